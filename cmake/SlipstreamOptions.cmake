@@ -1,0 +1,50 @@
+# Compiler settings shared by all targets, and slipstream_component(), which all of src/ uses.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+find_program(SLIPSTREAM_CCACHE ccache)
+if(SLIPSTREAM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${SLIPSTREAM_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLIPSTREAM_CCACHE}")
+endif()
+
+add_library(slipstream_options INTERFACE)
+target_compile_options(slipstream_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers>)
+if(SLIPSTREAM_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(SLIPSTREAM_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
+elseif(SLIPSTREAM_SANITIZE)
+  message(FATAL_ERROR "SLIPSTREAM_SANITIZE is '${SLIPSTREAM_SANITIZE}', expected address or thread")
+endif()
+if(SLIPSTREAM_SANITIZE)
+  target_compile_options(slipstream_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${sanitize}>)
+  target_link_options(slipstream_options INTERFACE ${sanitize})
+endif()
+
+# slipstream_component(NAME sources... DEPENDS targets...): the static library slipstream_NAME of one
+# folder of src/. Includes are spelled from src/ ("schedule/golden.h") and include/.
+function(slipstream_component name)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  set(target slipstream_${name})
+  if(arg_UNPARSED_ARGUMENTS)
+    add_library(${target} STATIC ${arg_UNPARSED_ARGUMENTS})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE slipstream_options)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope}
+    "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${target} ${scope} ${arg_DEPENDS})
+endfunction()
