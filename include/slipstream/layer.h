@@ -58,9 +58,9 @@ struct LayerInput {
 // The layer's own symmetric buffers. Tokens and routing written here are published without a copy:
 // pass views of these pointers to run(). Capacity: Problem::max_tokens rows.
 struct InputBuffers {
-  TensorView tokens;                     // [max_tokens, H]
-  std::int32_t* topk_ids = nullptr;      // [max_tokens, K]
-  float* topk_weights = nullptr;         // [max_tokens, K]
+  TensorView tokens;                 // [max_tokens, H]
+  std::int32_t* topk_ids = nullptr;  // [max_tokens, K]
+  float* topk_weights = nullptr;     // [max_tokens, K]
 };
 
 // Seconds of this rank's last call. Phases overlap on purpose: they need not add up to the total.

@@ -23,9 +23,7 @@ struct Problem {
 
   std::int32_t intermediate_per_rank() const { return intermediate / num_ranks; }
   // Most (token, k) pairs of a call over all ranks. 64 bits: validate() bounds it to 31.
-  std::int64_t max_routed_rows() const {
-    return std::int64_t{num_ranks} * max_tokens * topk;
-  }
+  std::int64_t max_routed_rows() const { return std::int64_t{num_ranks} * max_tokens * topk; }
 };
 
 // Errors: kInvalidArgument for a dimension outside its range, for I_full not divisible by W (the

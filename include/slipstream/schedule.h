@@ -17,8 +17,9 @@
 
 namespace slipstream {
 
-// Consecutive rows of one expert that one GEMM tile takes: the unit of arithmetic and of signalling.
-// Tile i's rows are [row_begin, row_begin + num_rows); its capacity is num_rows + slack[i].
+// Consecutive rows of one expert that one GEMM tile takes: the unit of arithmetic and of
+// signalling. Tile i's rows are [row_begin, row_begin + num_rows); its capacity is
+// num_rows + slack[i].
 struct TokenTile {
   std::int32_t expert;
   std::int32_t row_begin;
@@ -27,15 +28,15 @@ struct TokenTile {
 
 // What routing alone decides. On the device it is written by the builder and read by the kernels.
 struct ScheduleCounts {
-  std::int32_t num_tokens;         // S, over all ranks
-  std::int32_t num_real_rows;      // routed (token, k) pairs
-  std::int32_t num_rows;           // P: real rows and padding
-  std::int32_t num_tiles;          // token tiles
-  std::int32_t num_pull_tokens;    // tokens with at least one row
-  std::int32_t num_jobs;           // jobs per column chunk, null jobs counted
-  std::int32_t num_invalid_ids;    // ids that are neither -1 nor 0..E-1
-  std::int32_t first_invalid_pair; // smallest j * K + k of such an id, or -1
-  std::int32_t max_tile_rows;      // largest num_rows + slack
+  std::int32_t num_tokens;          // S, over all ranks
+  std::int32_t num_real_rows;       // routed (token, k) pairs
+  std::int32_t num_rows;            // P: real rows and padding
+  std::int32_t num_tiles;           // token tiles
+  std::int32_t num_pull_tokens;     // tokens with at least one row
+  std::int32_t num_jobs;            // jobs per column chunk, null jobs counted
+  std::int32_t num_invalid_ids;     // ids that are neither -1 nor 0..E-1
+  std::int32_t first_invalid_pair;  // smallest j * K + k of such an id, or -1
+  std::int32_t max_tile_rows;       // largest num_rows + slack
 };
 
 // Fixed at layer creation.
@@ -54,8 +55,8 @@ struct ScheduleShape {
 };
 
 // A job is one token's combine on this rank, of one column chunk. The order of jobs inside a chunk
-// is the same for all chunks, so it is stored once: job_order[i] is a token j >= 0, or -1 - owner for
-// the null job of an owner that has no token with a row. Null jobs come first, by owner; then
+// is the same for all chunks, so it is stored once: job_order[i] is a token j >= 0, or -1 - owner
+// for the null job of an owner that has no token with a row. Null jobs come first, by owner; then
 // tokens by their largest slot, that is by when their last tile is finished.
 struct ScheduleView {
   ScheduleShape shape;

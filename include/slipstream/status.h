@@ -52,10 +52,10 @@ std::string_view to_string(Subsystem subsystem);
 
 // What a Status carries besides its code. All texts may be empty.
 struct StatusDetail {
-  std::string what;      // the thing that is wrong: "topk_ids[3][1]"
-  std::string observed;  // its value: "64"
-  std::string expected;  // the value that would do: "0..63 or -1"
-  std::string hint;      // the way out: "mask padded tokens with -1"
+  std::string what;       // the thing that is wrong: "topk_ids[3][1]"
+  std::string observed;   // its value: "64"
+  std::string expected;   // the value that would do: "0..63 or -1"
+  std::string hint;       // the way out: "mask padded tokens with -1"
   int culprit_rank = -1;  // the rank that caused it, or -1
 };
 
@@ -83,7 +83,8 @@ class [[nodiscard]] Status {
   const StatusDetail& detail() const { return detail_; }
   int culprit_rank() const { return detail_.culprit_rank; }
 
-  // One sentence: "routing: topk_ids[3][1] is 64, expected 0..63 or -1; mask padded tokens with -1".
+  // One sentence:
+  // "routing: topk_ids[3][1] is 64, expected 0..63 or -1; mask padded tokens with -1".
   std::string message() const;
 
  private:
@@ -99,8 +100,8 @@ inline Status invalid_argument(Subsystem subsystem, StatusDetail detail) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool is_ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }

@@ -45,7 +45,8 @@ struct ColumnChunks {
 };
 
 // `num_chunks` chunks of `hidden` columns whose widths are multiples of `granule` (the last takes
-// what is left) and differ by at most one granule. Fewer chunks come back where hidden is too small.
+// what is left) and differ by at most one granule. Fewer chunks come back where hidden is too
+// small.
 ColumnChunks even_chunks(std::int32_t hidden, std::int32_t num_chunks, std::int32_t granule = 64);
 
 struct Tuning {
@@ -54,8 +55,8 @@ struct Tuning {
   std::int32_t tile_max_rows = 288;  // most rows of a balanced tile; a multiple of 8, 8..1024
   std::int32_t num_segments = 1;     // token segments: 1..kMaxSegments
   Delivery delivery = Delivery::kGather;
-  ColumnChunks chunks;               // [wire]
-  std::int32_t ring_chunks = 2;      // chunk buffers of kernel 2 kept at once: 1..num_chunks
+  ColumnChunks chunks;                 // [wire]
+  std::int32_t ring_chunks = 2;        // chunk buffers of kernel 2 kept at once: 1..num_chunks
   DType partial_dtype = DType::kFP32;  // [wire] partial sums that cross ranks
 };
 
@@ -65,7 +66,8 @@ Tuning default_tuning(const Problem& problem, std::int64_t tokens_per_call);
 // Errors: kInvalidArgument with the field's name, its value and its range.
 Status validate(const Tuning& tuning, const Problem& problem);
 
-// One line: "tiles balanced<=288 local-first gather, chunks 8 x 512 ring 3, segments 1, partial fp32".
+// One line:
+// "tiles balanced<=288 local-first gather, chunks 8 x 512 ring 3, segments 1, partial fp32".
 std::string describe(const Tuning& tuning);
 
 }  // namespace slipstream

@@ -70,23 +70,21 @@ Status validate(const Problem& problem) {
   // Slots are 32-bit. Padding of fixed128 adds at most 127 rows an expert and segment.
   const std::int64_t padding = std::int64_t{kMaxSegments} * problem.num_experts * 127;
   if (problem.max_routed_rows() > kMax - padding) {
-    return invalid_argument(
-        Subsystem::kProblem,
-        {.what = "num_ranks * max_tokens * topk",
-         .observed = fmt::format("{}", problem.max_routed_rows()),
-         .expected = fmt::format("at most {}", kMax - padding),
-         .hint = "run the tokens in several calls"});
+    return invalid_argument(Subsystem::kProblem,
+                            {.what = "num_ranks * max_tokens * topk",
+                             .observed = fmt::format("{}", problem.max_routed_rows()),
+                             .expected = fmt::format("at most {}", kMax - padding),
+                             .hint = "run the tokens in several calls"});
   }
   return Status::ok();
 }
 
 Status validate(const RoutingView& routing) {
   if (routing.num_tokens < 0) {
-    return invalid_argument(Subsystem::kRouting,
-                            {.what = "num_tokens",
-                             .observed = fmt::format("{}", routing.num_tokens),
-                             .expected = "0 or more",
-                             .hint = {}});
+    return invalid_argument(Subsystem::kRouting, {.what = "num_tokens",
+                                                  .observed = fmt::format("{}", routing.num_tokens),
+                                                  .expected = "0 or more",
+                                                  .hint = {}});
   }
   if (routing.num_tokens > 0 && (routing.topk_ids == nullptr || routing.topk_weights == nullptr)) {
     return invalid_argument(

@@ -36,10 +36,9 @@ Result<Enum> parse_name(const Name<Enum> (&names)[N], const char* what, std::str
     if (name.text == text) return name.value;
     expected += fmt::format("{}{}", expected.empty() ? "" : " or ", name.text);
   }
-  return invalid_argument(Subsystem::kTuning, {.what = what,
-                                               .observed = fmt::format("'{}'", text),
-                                               .expected = expected,
-                                               .hint = {}});
+  return invalid_argument(
+      Subsystem::kTuning,
+      {.what = what, .observed = fmt::format("'{}'", text), .expected = expected, .hint = {}});
 }
 
 Status out_of_range(const char* name, std::int64_t value, std::string expected) {

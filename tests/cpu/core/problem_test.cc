@@ -11,8 +11,13 @@ namespace {
 using testing::HasSubstr;
 
 Problem good_problem() {
-  return Problem{.num_ranks = 4, .num_experts = 8, .hidden = 96, .intermediate = 448, .topk = 2,
-                 .max_tokens = 16, .dtype = DType::kBF16};
+  return Problem{.num_ranks = 4,
+                 .num_experts = 8,
+                 .hidden = 96,
+                 .intermediate = 448,
+                 .topk = 2,
+                 .max_tokens = 16,
+                 .dtype = DType::kBF16};
 }
 
 TEST(Problem, AcceptsOddShapes) {
@@ -20,8 +25,13 @@ TEST(Problem, AcceptsOddShapes) {
   Problem p = good_problem();
   p.max_tokens = 0;
   EXPECT_TRUE(validate(p).is_ok());
-  p = Problem{.num_ranks = 1, .num_experts = 1, .hidden = 1, .intermediate = 1, .topk = 1,
-              .max_tokens = 1, .dtype = DType::kFP32};
+  p = Problem{.num_ranks = 1,
+              .num_experts = 1,
+              .hidden = 1,
+              .intermediate = 1,
+              .topk = 1,
+              .max_tokens = 1,
+              .dtype = DType::kFP32};
   EXPECT_TRUE(validate(p).is_ok());
 }
 

@@ -9,8 +9,13 @@ namespace {
 using testing::HasSubstr;
 
 Problem problem_with_hidden(std::int32_t hidden) {
-  return Problem{.num_ranks = 2, .num_experts = 8, .hidden = hidden, .intermediate = 64, .topk = 2,
-                 .max_tokens = 64, .dtype = DType::kBF16};
+  return Problem{.num_ranks = 2,
+                 .num_experts = 8,
+                 .hidden = hidden,
+                 .intermediate = 64,
+                 .topk = 2,
+                 .max_tokens = 64,
+                 .dtype = DType::kBF16};
 }
 
 TEST(Tuning, EvenChunksCoverAnyWidth) {
