@@ -1,7 +1,6 @@
 #include "reference/reference_layer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -80,14 +79,14 @@ struct ExpertSlice {
 // body(i) for every i < count, on all cores. Which thread takes which i changes no result.
 template <class Body>
 void parallel_for(std::size_t count, const Body& body) {
-  std::atomic<std::size_t> next{0};
-  auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) body(i);
+  const std::size_t num_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1,
+                                                          std::max<std::size_t>(count, 1));
+  auto work = [&](std::size_t first) {
+    for (std::size_t i = first; i < count; i += num_threads) body(i);
   };
   std::vector<std::thread> threads;
-  const std::size_t num_threads = std::min<std::size_t>(std::thread::hardware_concurrency(), count);
-  for (std::size_t t = 1; t < num_threads; ++t) threads.emplace_back(work);
-  work();
+  for (std::size_t t = 1; t < num_threads; ++t) threads.emplace_back(work, t);
+  work(0);
   for (std::thread& thread : threads) thread.join();
 }
 
