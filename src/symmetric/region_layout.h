@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "protocol/endpoint.h"
 #include "slipstream/config.h"
 #include "slipstream/problem.h"
 
@@ -13,8 +14,6 @@ namespace slipstream {
 
 // Two ranks never write the same cache line, nor does a bulk copy start inside one.
 inline constexpr std::int64_t kRegionAlignment = 128;
-// Signal words lie a cache line apart: 64-bit words of this stride.
-inline constexpr std::int64_t kSignalStride = kRegionAlignment / sizeof(std::uint64_t);
 
 SLIPSTREAM_HD constexpr std::int64_t align_region(std::int64_t bytes) {
   return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
@@ -58,10 +57,7 @@ struct Region {
   CallHeader* header;
   std::int64_t* signature;   // CallSignature::values
   std::byte* staging;        // [W] planes of [num_tokens, H] partial sums, one per writer
-  std::uint64_t* published;  // [W] words, kSignalStride apart
-  std::uint64_t* watermark;  // [W, kMaxChunks] words
-  std::uint64_t* status;     // [W] words
-  std::uint64_t* drained;    // [W] words
+  protocol::RankSignals* signals;
 };
 
 inline constexpr std::int64_t kSignatureCapacity = 64;  // values; call_signature.h asserts it
@@ -72,17 +68,13 @@ SLIPSTREAM_HD constexpr void for_each_region_field(const RegionShape& shape, Reg
                                                    Visit&& visit) {
   const std::int64_t num_ranks = shape.num_ranks;
   const std::int64_t num_pairs = std::int64_t{shape.max_tokens} * shape.topk;
-  constexpr std::int64_t kWordBytes = kRegionAlignment;
   visit(region.tokens, shape.max_tokens * shape.token_row_bytes);
   visit(region.topk_ids, num_pairs * std::int64_t{sizeof(std::int32_t)});
   visit(region.topk_weights, num_pairs * std::int64_t{sizeof(float)});
   visit(region.header, std::int64_t{sizeof(CallHeader)});
   visit(region.signature, kSignatureCapacity * std::int64_t{sizeof(std::int64_t)});
   visit(region.staging, num_ranks * shape.plane_bytes());
-  visit(region.published, num_ranks * kWordBytes);
-  visit(region.watermark, num_ranks * kMaxChunks * kWordBytes);
-  visit(region.status, num_ranks * kWordBytes);
-  visit(region.drained, num_ranks * kWordBytes);
+  visit(region.signals, std::int64_t{sizeof(protocol::RankSignals)});
 }
 
 struct RegionByteCounter {
@@ -117,13 +109,6 @@ SLIPSTREAM_HD inline Region region_at(std::byte* base, const RegionShape& shape)
   return region;
 }
 
-SLIPSTREAM_HD inline std::uint64_t* signal_word(std::uint64_t* words, std::int64_t idx) {
-  return words + idx * kSignalStride;
-}
-SLIPSTREAM_HD inline std::uint64_t* watermark_word(const Region& region, std::int32_t writer,
-                                                   std::int32_t chunk) {
-  return signal_word(region.watermark, std::int64_t{writer} * kMaxChunks + chunk);
-}
 SLIPSTREAM_HD inline std::byte* staging_plane(const Region& region, const RegionShape& shape,
                                               std::int32_t writer) {
   return region.staging + writer * shape.plane_bytes();
