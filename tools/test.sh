@@ -92,6 +92,14 @@ if stage build-tsan build tsan threaded_tests; then
   ctest_stage tests-tsan tsan -L '^threaded$'
 fi
 
+stage build-fuzz build fuzz fuzzers && ctest_stage fuzz fuzz -L '^fuzz$'
+
+if [ -f tests/model/check.py ]; then
+  stage model python3 tests/model/check.py quick
+else
+  left_out model "no tests/model here"
+fi
+
 printf '\n'
 printf '%s\n' "${summary[@]}"
 printf '%-18s %5s s\n\n' total $((SECONDS - begin_all))

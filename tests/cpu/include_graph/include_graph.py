@@ -28,9 +28,12 @@ class GraphError(Exception):
 class Node:
     def __init__(self, name, prefix, projects, externals):
         self.name = name
-        self.prefix = prefix  # folder, relative to the root, without a slash at its end
+        self.prefix = prefix  # a folder or a file without its suffix, relative to the root
         self.projects = projects  # "core" or "public/status.h"
         self.externals = externals  # group names or headers
+
+    def holds(self, path):
+        return path.startswith((self.prefix + "/", self.prefix + "."))
 
     def allowed_text(self):
         projects = " ".join([self.name] + self.projects)
@@ -72,7 +75,7 @@ class Graph:
 
     def node_of(self, path):
         """The node whose prefix holds `path` (relative, with /), or None."""
-        holders = [n for n in self.nodes.values() if path.startswith(n.prefix + "/")]
+        holders = [node for node in self.nodes.values() if node.holds(path)]
         return max(holders, key=lambda n: len(n.prefix), default=None)
 
     def group_of(self, header):

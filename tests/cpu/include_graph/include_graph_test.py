@@ -77,6 +77,11 @@ class IncludeGraphTest(unittest.TestCase):
         self.expect_violation("src/protocol/lock.h", "#include <mutex>\n",
                               "src/protocol/lock.h:1: protocol includes <mutex> (threads)")
 
+    def test_a_file_with_a_node_of_its_own_is_not_part_of_its_folder(self):
+        self.write("src/protocol/report.h", '#include "protocol/gate.h"\n#include <fmt/format.h>\n')
+        self.expect_violation("src/protocol/spin.h", '#include "protocol/report.h"\n',
+                              'src/protocol/spin.h:1: protocol includes "protocol/report.h"')
+
     def test_nobody_includes_the_command_line(self):
         self.write("cli/options.h", "")
         self.expect_violation("src/layer/plan.cc", '#include "../../cli/options.h"\n',
