@@ -62,6 +62,7 @@ enum class Mutation {
   kRoleInPlaceWithoutOrder,    // tokens of call n+1 written before call n is done
   kRoleEpochByElected,         // the elected of the final reduce advances the epoch
   kRoleReaderWithoutAcquire,   // one thread waits for a peer's signal, another reads its data
+  kRoleReaderNotJoined,        // a peer's routing read by a thread that no election joins
   kRoleLeaveWithoutFinalWait,  // a call ends without every peer's watermarks
   kRoleExitOnFailure,          // a role returns at its first aborted wait: no arrivals
   kRoleFailureKeepsEpoch,      // the last leaver of a failed call does not advance the epoch

@@ -93,4 +93,11 @@ Status group_status(const Failure& failure, const WaitRecord& record, std::uint3
   return to_status(report);
 }
 
+Status to_status(const ResetOutcome& outcome, const WaitRecord& record) {
+  WaitReport report;
+  if (outcome.result == SpinResult::kReady || !record.read(outcome.tag.generation, report))
+    return Status::ok();
+  return to_status(report);
+}
+
 }  // namespace slipstream::protocol

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "protocol/failure.h"
+#include "protocol/reset.h"
 #include "slipstream/status.h"
 
 namespace slipstream::protocol {
@@ -18,5 +19,8 @@ Status to_status(const WaitReport& report);
 // The group error of this generation as the next calls return it, or ok. `failure` is the rank's
 // FailureWord as the host read it; `record` adds the wait, where it was written.
 Status group_status(const Failure& failure, const WaitRecord& record, std::uint32_t generation);
+
+// What collective_reset came to: ok, or kTimeout with the rank that did not come.
+Status to_status(const ResetOutcome& outcome, const WaitRecord& record);
 
 }  // namespace slipstream::protocol

@@ -30,8 +30,9 @@ struct Tag {
   std::uint32_t generation = kNoGeneration;
   std::uint32_t epoch = 0;
 
-  // At least `expected`: same generation, and not before its epoch.
+  // At least `expected`: same generation, and not before its epoch. Never true in generation 0.
   SLIPSTREAM_HD constexpr bool reaches(Tag expected) const {
+    if (generation == kNoGeneration) return false;
     if (generation != expected.generation && !mutated(Mutation::kTagCompareIgnoresGeneration))
       return false;
     if (mutated(Mutation::kTagCompareNotWrapSafe)) return epoch >= expected.epoch;
