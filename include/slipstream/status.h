@@ -46,6 +46,7 @@ enum class Subsystem : std::int32_t {
   kLayer,
   kCheckpoint,
   kCli,
+  kLaunch,
 };
 
 std::string_view to_string(Subsystem subsystem);

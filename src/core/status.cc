@@ -36,6 +36,7 @@ std::string_view to_string(Subsystem subsystem) {
     case Subsystem::kLayer: return "layer";
     case Subsystem::kCheckpoint: return "checkpoint";
     case Subsystem::kCli: return "cli";
+    case Subsystem::kLaunch: return "launch";
   }
   return "slipstream";
 }
