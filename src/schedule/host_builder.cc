@@ -1,9 +1,7 @@
 #include "schedule/host_builder.h"
 
-#include <algorithm>
+#include <functional>
 #include <numeric>
-#include <random>
-#include <thread>
 #include <vector>
 
 #include "schedule/builder_phases.h"
@@ -55,17 +53,8 @@ ScheduleTables tables_of(Schedule& schedule) {
                         .owner_num_jobs = schedule.owner_num_jobs.data()};
 }
 
-void run_phase(Phase phase, const BuilderArgs& args, WorkerOrder order,
-               std::vector<std::int32_t>& workers, std::mt19937& random) {
-  if (order == WorkerOrder::kThreads) {
-    std::vector<std::jthread> threads;
-    for (const std::int32_t worker : workers)
-      threads.emplace_back([&args, phase, worker] { phase(args, worker); });
-    return;
-  }
-  if (order == WorkerOrder::kReversed) std::ranges::sort(workers, std::greater<>{});
-  if (order == WorkerOrder::kShuffled) std::ranges::shuffle(workers, random);
-  for (const std::int32_t worker : workers) phase(args, worker);
+void run_in_turn(std::int32_t num_workers, const std::function<void(std::int32_t)>& run_worker) {
+  for (std::int32_t worker = 0; worker < num_workers; ++worker) run_worker(worker);
 }
 
 void cut_to_counts(Schedule& schedule) {
@@ -97,12 +86,11 @@ Schedule build_on_host(const ScheduleShape& shape, std::span<const std::int32_t>
   args.scratch =
       bind_builder_scratch(scratch.data(), shape, options.num_workers, capacity.num_rows);
 
-  std::vector<std::int32_t> workers(options.num_workers);
-  std::iota(workers.begin(), workers.end(), 0);
-  std::mt19937 random(options.shuffle_seed);
+  const RunPhase run_phase = options.run_phase ? options.run_phase : run_in_turn;
   const auto& phases =
       options.lane_width == LaneWidth::kWarp ? kPhases<SerialLanes<32>> : kPhases<SerialLanes<1>>;
-  for (const Phase phase : phases) run_phase(phase, args, options.worker_order, workers, random);
+  for (const Phase phase : phases)
+    run_phase(options.num_workers, [&](std::int32_t worker) { phase(args, worker); });
   cut_to_counts(schedule);
   return schedule;
 }

@@ -1,8 +1,9 @@
-// Drives the table builder's phases (builder_phases.h) on the host: as the host backend's builder,
-// and as the check that the phases give the golden tables for any number of workers, in any order.
+// Drives the table builder's phases (builder_phases.h) on the host: for the host backend, and to
+// check that they give the golden tables for any number of workers, in any order.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "schedule/schedule.h"
@@ -11,19 +12,15 @@ namespace slipstream {
 
 enum class LaneWidth : std::int32_t { kOne = 1, kWarp = 32 };
 
-// In which order a phase's workers run. The tables are the same for all of them.
-enum class WorkerOrder : std::int32_t {
-  kForward = 0,
-  kReversed = 1,
-  kShuffled = 2,  // another order in every phase
-  kThreads = 3,   // a thread per worker, joined between phases: for ThreadSanitizer to watch
-};
+// Runs run_worker(w) once for every worker w of a phase, in any order or at once, and returns when
+// all are done: the barrier between phases.
+using RunPhase = std::function<void(std::int32_t num_workers,
+                                    const std::function<void(std::int32_t worker)>& run_worker)>;
 
 struct HostBuilderOptions {
   std::int32_t num_workers = 1;  // at least 1
   LaneWidth lane_width = LaneWidth::kOne;
-  WorkerOrder worker_order = WorkerOrder::kForward;
-  std::uint32_t shuffle_seed = 1;
+  RunPhase run_phase;  // one worker after the other where empty
 };
 
 // Same inputs and same result as build_golden().

@@ -2,9 +2,13 @@
 // workers, lane widths and orders of the workers inside a phase.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <thread>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "random_problem.h"
 #include "schedule/golden.h"
@@ -14,17 +18,41 @@
 namespace slipstream {
 namespace {
 
-void expect_builds_golden(const ScheduleProblem& problem, const HostBuilderOptions& options) {
+enum class WorkerOrder { kForward, kReversed, kShuffled, kThreads };
+
+// The orders a phase's workers run in. Shuffled is another order in every phase.
+RunPhase run_phase_in(WorkerOrder order, std::uint64_t seed) {
+  return [order, random = Random(seed)](std::int32_t num_workers, const auto& run_worker) mutable {
+    if (order == WorkerOrder::kThreads) {
+      std::vector<std::jthread> threads;
+      for (std::int32_t w = 0; w < num_workers; ++w)
+        threads.emplace_back([&run_worker, w] { run_worker(w); });
+      return;
+    }
+    std::vector<std::int32_t> workers(num_workers);
+    std::iota(workers.begin(), workers.end(), 0);
+    if (order == WorkerOrder::kReversed) std::ranges::reverse(workers);
+    for (std::size_t i = workers.size(); order == WorkerOrder::kShuffled && i > 1; --i)
+      std::swap(workers[i - 1], workers[random.below(i)]);
+    for (const std::int32_t w : workers) run_worker(w);
+  };
+}
+
+void expect_builds_golden(const ScheduleProblem& problem, std::int32_t num_workers,
+                          LaneWidth lane_width, WorkerOrder order) {
   const Schedule golden = build_golden(problem.shape, problem.tokens_per_rank, problem.topk_ids);
   const Status invariants =
       check_invariants(golden.view(), problem.tokens_per_rank, problem.topk_ids);
   ASSERT_TRUE(invariants.is_ok()) << problem << "\n" << invariants.message();
   const Schedule built =
-      build_on_host(problem.shape, problem.tokens_per_rank, problem.topk_ids, options);
+      build_on_host(problem.shape, problem.tokens_per_rank, problem.topk_ids,
+                    {.num_workers = num_workers,
+                     .lane_width = lane_width,
+                     .run_phase = run_phase_in(order, static_cast<std::uint64_t>(num_workers))});
   const Status equal = compare_schedules(built.view(), golden.view());
-  ASSERT_TRUE(equal.is_ok()) << problem << " workers " << options.num_workers << " width "
-                             << static_cast<int>(options.lane_width) << " order "
-                             << static_cast<int>(options.worker_order) << "\n"
+  ASSERT_TRUE(equal.is_ok()) << problem << " workers " << num_workers << " width "
+                             << static_cast<int>(lane_width) << " order " << static_cast<int>(order)
+                             << "\n"
                              << equal.message();
 }
 
@@ -61,11 +89,9 @@ TEST_P(BuilderMatrix, EqualsGolden) {
                         .num_segments = pick(1, 2, 3),
                         .chunks = uneven_chunks(pick(1, 2, 3, 4))};
       expect_builds_golden(
-          problem, {.num_workers = kWorkers[random.below(std::size(kWorkers))],
-                    .lane_width = pick(LaneWidth::kOne, LaneWidth::kWarp),
-                    .worker_order =
-                        pick(WorkerOrder::kForward, WorkerOrder::kReversed, WorkerOrder::kShuffled),
-                    .shuffle_seed = static_cast<std::uint32_t>(rank)});
+          problem, kWorkers[random.below(std::size(kWorkers))],
+          pick(LaneWidth::kOne, LaneWidth::kWarp),
+          pick(WorkerOrder::kForward, WorkerOrder::kReversed, WorkerOrder::kShuffled));
       if (HasFatalFailure()) return;
     }
   }
@@ -80,11 +106,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, BuilderMatrix,
 TEST(Builder, EqualsGoldenOnRandomProblems) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     Random random(seed, 7);
-    expect_builds_golden(random_problem(seed),
-                         {.num_workers = static_cast<std::int32_t>(1 + random.below(40)),
-                          .lane_width = random.below(2) == 0 ? LaneWidth::kOne : LaneWidth::kWarp,
-                          .worker_order = static_cast<WorkerOrder>(random.below(3)),
-                          .shuffle_seed = static_cast<std::uint32_t>(seed)});
+    expect_builds_golden(random_problem(seed), static_cast<std::int32_t>(1 + random.below(40)),
+                         random.below(2) == 0 ? LaneWidth::kOne : LaneWidth::kWarp,
+                         static_cast<WorkerOrder>(random.below(3)));
     if (HasFatalFailure()) return;
   }
 }
@@ -92,10 +116,8 @@ TEST(Builder, EqualsGoldenOnRandomProblems) {
 // One thread per worker: with ThreadSanitizer, the proof that phases do not communicate.
 TEST(Builder, PhasesRunOnThreads) {
   for (std::uint64_t seed = 0; seed < 21; ++seed) {
-    expect_builds_golden(random_problem(seed),
-                         {.num_workers = 5,
-                          .lane_width = seed % 2 == 0 ? LaneWidth::kOne : LaneWidth::kWarp,
-                          .worker_order = WorkerOrder::kThreads});
+    expect_builds_golden(random_problem(seed), 5,
+                         seed % 2 == 0 ? LaneWidth::kOne : LaneWidth::kWarp, WorkerOrder::kThreads);
     if (HasFatalFailure()) return;
   }
 }
@@ -117,7 +139,7 @@ TEST(Builder, EdgesOfTokenCounts) {
             std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), 0);
         problem.topk_ids = ids_for(kind, num_tokens, 8, 2, 31);
         for (const LaneWidth width : {LaneWidth::kOne, LaneWidth::kWarp}) {
-          expect_builds_golden(problem, {.num_workers = 9, .lane_width = width});
+          expect_builds_golden(problem, 9, width, WorkerOrder::kForward);
           if (HasFatalFailure()) return;
         }
       }
@@ -132,9 +154,7 @@ TEST(Builder, SeedShapeWithAsManyWorkersAsOneCluster) {
       .num_ranks = 4, .rank = 2, .num_experts = 64, .topk = 8, .chunks = uneven_chunks(8)};
   for (const TilePolicy policy : {TilePolicy::kBalanced, TilePolicy::kFixed128}) {
     problem.shape.tile_policy = policy;
-    expect_builds_golden(problem, {.num_workers = 128,
-                                   .lane_width = LaneWidth::kWarp,
-                                   .worker_order = WorkerOrder::kShuffled});
+    expect_builds_golden(problem, 128, LaneWidth::kWarp, WorkerOrder::kShuffled);
   }
 }
 
