@@ -34,6 +34,14 @@ class Dispenser {
     return ticket < end ? static_cast<std::int64_t>(ticket) : kNoTicket;
   }
 
+  // Takes `position` if it is the next one: for work that is looked at before it is taken, so that
+  // nobody ever holds what is not ready. False: somebody else has it; look again. `position` is
+  // below the limit, so the end stays where it is.
+  [[nodiscard]] SLIPSTREAM_HD bool relaxed_take_if(std::int64_t position) {
+    auto expected = static_cast<std::uint64_t>(position);
+    return next_.compare_exchange(expected, expected + 1, kRelaxed);
+  }
+
   // Handed out so far, or more: for diagnosis, and to see the end coming.
   SLIPSTREAM_HD std::int64_t relaxed_peek() const {
     return static_cast<std::int64_t>(next_.load(kRelaxed));
