@@ -1,0 +1,394 @@
+// The roles of publish_plan: copy and publish, await the peers, build the tables. publish_plan.cu
+// assigns them. Read publish_plan.h first.
+//
+// A block that has copied what it could takes part in planning if it is among the first
+// kMaxPlanBlocks to arrive; the others leave. Small calls are planned by one block in its shared
+// memory, with __syncthreads() for joints; large ones by all planning blocks in device memory.
+#pragma once
+
+#include <cstdint>
+
+#include "fused/call_state.h"
+#include "fused/publish_plan.h"
+#include "protocol/call.h"
+#include "schedule/builder_phases.h"
+
+namespace slipstream::fused {
+
+// ---- copy and publish ---------------------------------------------------------------------------
+
+inline constexpr std::int64_t kCopyBytes = 64 * 1024;  // a part: 4 vectors of 16 bytes a thread
+inline constexpr std::int32_t kCopyPairs = 8 * 1024;
+
+// What of the input has to be copied, in parts. Part 0 is the header; it always exists.
+struct CopyParts {
+  std::int32_t num_tokens;
+  std::int32_t rows_per_part;
+  std::int32_t num_token_parts;
+  std::int32_t num_routing_parts;
+
+  __device__ CopyParts(const PublishPlanParams& params, const Region& own) {
+    const CallInput& input = params.input;
+    num_tokens = input.device_num_tokens != nullptr ? *input.device_num_tokens : input.num_tokens;
+    // An impossible count is published as it is, so that every rank rejects it; nothing is copied.
+    const std::int32_t rows =
+        num_tokens < 0 || num_tokens > params.peers.shape.max_tokens ? 0 : num_tokens;
+    const std::int64_t fitting = kCopyBytes / max(params.token_row_bytes, std::int64_t{1});
+    rows_per_part = static_cast<std::int32_t>(max(fitting, std::int64_t{1}));
+    num_token_parts =
+        input.tokens == own.tokens ? 0 : (rows + rows_per_part - 1) / rows_per_part;
+    const std::int64_t pairs = std::int64_t{rows} * params.shape.topk;
+    num_routing_parts = input.topk_ids == own.topk_ids && input.topk_weights == own.topk_weights
+                            ? 0
+                            : static_cast<std::int32_t>((pairs + kCopyPairs - 1) / kCopyPairs);
+  }
+
+  __device__ std::int32_t num_parts() const { return 1 + num_token_parts + num_routing_parts; }
+};
+
+template <class Vector>
+__device__ void copy_row_vectors(const PublishPlanParams& params, std::byte* target,
+                                 std::int32_t row_begin, std::int32_t row_end) {
+  const std::int64_t row_vectors = params.token_row_bytes / std::int64_t{sizeof(Vector)};
+  const std::int64_t num_vectors = row_vectors * (row_end - row_begin);
+  auto* const to = reinterpret_cast<Vector*>(target + row_begin * params.token_row_bytes);
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < num_vectors; i += blockDim.x) {
+    const std::int64_t row = row_begin + i / row_vectors;
+    const auto* const from = reinterpret_cast<const Vector*>(params.input.tokens +
+                                                             row * params.input.token_stride_bytes);
+    to[i] = from[i % row_vectors];
+  }
+}
+
+__device__ inline void copy_token_rows(const PublishPlanParams& params, const Region& own,
+                                       std::int32_t row_begin, std::int32_t row_end) {
+  const auto misaligned = reinterpret_cast<std::uintptr_t>(params.input.tokens) |
+                          static_cast<std::uintptr_t>(params.input.token_stride_bytes) |
+                          static_cast<std::uintptr_t>(params.token_row_bytes);
+  if (misaligned % 16 == 0) {
+    copy_row_vectors<uint4>(params, own.tokens, row_begin, row_end);
+  } else if (misaligned % 4 == 0) {
+    copy_row_vectors<std::uint32_t>(params, own.tokens, row_begin, row_end);
+  } else {
+    copy_row_vectors<std::uint16_t>(params, own.tokens, row_begin, row_end);
+  }
+}
+
+__device__ inline void copy_part(const PublishPlanParams& params, const Region& own,
+                                 const CopyParts& parts, std::int32_t part) {
+  if (part == 0) {
+    if (threadIdx.x == 0) own.header->num_tokens = parts.num_tokens;
+    for (std::int32_t i = threadIdx.x; i < kNumSignatureFields; i += blockDim.x)
+      own.signature[i] = params.signature.values[i];
+    return;
+  }
+  part -= 1;
+  if (part < parts.num_routing_parts) {
+    const std::int64_t all_pairs = std::int64_t{parts.num_tokens} * params.shape.topk;
+    const std::int64_t begin = std::int64_t{part} * kCopyPairs;
+    const std::int64_t end = min(begin + kCopyPairs, all_pairs);
+    for (std::int64_t pair = begin + threadIdx.x; pair < end; pair += blockDim.x) {
+      own.topk_ids[pair] = params.input.topk_ids[pair];
+      own.topk_weights[pair] = params.input.topk_weights[pair];
+    }
+    return;
+  }
+  part -= parts.num_routing_parts;
+  const std::int32_t row_begin = part * parts.rows_per_part;
+  copy_token_rows(params, own, row_begin,
+                  min(row_begin + parts.rows_per_part, parts.num_tokens));
+}
+
+// Takes parts until none is left. The block that finishes the last one publishes to all peers.
+__device__ inline void copy_and_publish(const PublishPlanParams& params, PlanControl& control,
+                                        const protocol::SpinContext& spin) {
+  __shared__ std::int64_t shared_part;
+  __shared__ bool shared_elected;
+  const Region own = params.peers.own();
+  const CopyParts parts(params, own);
+  for (;;) {
+    if (threadIdx.x == 0) shared_part = control.copies.relaxed_take(parts.num_parts());
+    __syncthreads();
+    const std::int64_t part = shared_part;
+    if (part == protocol::kNoTicket) return;
+    copy_part(params, own, parts, static_cast<std::int32_t>(part));
+    __syncthreads();
+    if (threadIdx.x == 0) shared_elected = control.copied.arrive(parts.num_parts());
+    __syncthreads();
+    if (shared_elected && threadIdx.x < spin.num_ranks())
+      protocol::publish_inputs(spin, threadIdx.x);
+  }
+}
+
+// ---- await the peers ----------------------------------------------------------------------------
+
+// What a planning block knows of the call after it has waited for everybody.
+struct CallView {
+  std::int32_t tokens[kMaxRanks];
+  std::int32_t token_begin[kMaxRanks + 1];
+  Verdict verdict;
+};
+
+// Thread q waits for rank q and reads its header; warp q compares its signature with rank 0's, so
+// that all ranks find the same difference. Every block that reads peers' data comes through here.
+__device__ inline void await_peers(const PublishPlanParams& params,
+                                   const protocol::SpinContext& spin, CallView& view) {
+  __shared__ protocol::SpinResult results[kMaxRanks];
+  __shared__ std::int32_t differing[kMaxRanks];
+  const std::int32_t num_ranks = spin.num_ranks();
+  const std::int32_t warp = threadIdx.x / 32;
+  const std::int32_t lane = threadIdx.x % 32;
+  // A warp a peer: the first lane waits, all lanes read behind it.
+  if (warp < num_ranks) {
+    protocol::SpinResult result = protocol::SpinResult::kReady;
+    if (lane == 0) {
+      result = protocol::wait_inputs(spin, warp);
+      // The differences are told against rank 0's signature.
+      if (result == protocol::SpinResult::kReady) result = protocol::wait_inputs(spin, 0);
+      results[warp] = result;
+    }
+    const bool ready = __shfl_sync(~0U, static_cast<int>(result), 0) ==
+                       static_cast<int>(protocol::SpinResult::kReady);
+    std::int32_t field = kNumSignatureFields;
+    if (ready) {
+      const Region region = params.peers.region(warp);
+      const Region first = params.peers.region(0);
+      for (std::int32_t i = kNumSignatureFields - 1 - lane; i >= 0; i -= 32)
+        if (region.signature[i] != first.signature[i]) field = i;
+      if (lane == 0) view.tokens[warp] = region.header->num_tokens;
+    }
+    field = static_cast<std::int32_t>(__reduce_min_sync(~0U, static_cast<unsigned>(field)));
+    if (lane == 0) differing[warp] = field;
+  } else if (warp < kMaxRanks && lane == 0) {
+    view.tokens[warp] = 0;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    Verdict verdict{VerdictCode::kGood, -1, 0, 0, 0, 0, spin.tag.epoch};
+    for (std::int32_t rank = num_ranks - 1; rank >= 0; --rank) {
+      const std::int32_t num_tokens = view.tokens[rank];
+      if (num_tokens >= 0 && num_tokens <= params.peers.shape.max_tokens) continue;
+      verdict.code = VerdictCode::kInvalidTokenCount;
+      verdict.peer = rank;
+      verdict.value = num_tokens;
+    }
+    for (std::int32_t rank = num_ranks - 1; rank >= 0; --rank) {
+      if (differing[rank] == kNumSignatureFields) continue;
+      verdict.code = VerdictCode::kSignatureMismatch;
+      verdict.peer = rank;
+      verdict.index = differing[rank];
+      verdict.value = params.peers.region(rank).signature[differing[rank]];
+      verdict.own_value = params.peers.region(0).signature[differing[rank]];
+    }
+    for (std::int32_t rank = 0; rank < num_ranks; ++rank)
+      if (results[rank] != protocol::SpinResult::kReady) verdict.code = VerdictCode::kGroupFailed;
+    view.token_begin[0] = 0;
+    for (std::int32_t rank = 0; rank < kMaxRanks; ++rank) {
+      const bool good = verdict.code == VerdictCode::kGood;
+      view.token_begin[rank + 1] = view.token_begin[rank] + (good ? view.tokens[rank] : 0);
+    }
+    view.verdict = verdict;
+  }
+  __syncthreads();
+}
+
+// ---- gather the routing -------------------------------------------------------------------------
+
+// Copies values [begin, end) of the [S, K] array that the ranks hold in pieces.
+template <class T>
+__device__ void gather_pairs(const PublishPlanParams& params, const CallView& view,
+                             T* Region::*field, std::int64_t begin, std::int64_t end, T* target) {
+  const std::int64_t topk = params.shape.topk;
+  for (std::int32_t rank = 0; rank < params.shape.num_ranks; ++rank) {
+    const std::int64_t rank_begin = view.token_begin[rank] * topk;
+    const std::int64_t from = max(begin, rank_begin);
+    const std::int64_t to = min(end, view.token_begin[rank + 1] * topk);
+    const T* const source = params.peers.region(rank).*field;
+    // Eight loads in flight: each costs a round trip over the link.
+    constexpr int kInFlight = 8;
+    for (std::int64_t first = from + threadIdx.x; first < to; first += kInFlight * blockDim.x) {
+      T values[kInFlight];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t pair = first + i * blockDim.x;
+        if (pair < to) values[i] = source[pair - rank_begin];
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t pair = first + i * blockDim.x;
+        if (pair < to) target[pair - begin] = values[i];
+      }
+    }
+  }
+}
+
+inline constexpr std::int64_t kWeightPairs = 8 * 1024;
+
+// The weights of all tokens, which only kernel 2 needs; by whoever has time.
+__device__ inline void gather_weights(const PublishPlanParams& params, PlanControl& control,
+                                      const CallView& view) {
+  __shared__ std::int64_t shared_part;
+  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * params.shape.topk;
+  const std::int64_t num_parts = (num_pairs + kWeightPairs - 1) / kWeightPairs;
+  for (;;) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared_part = control.weights.relaxed_take(num_parts);
+    __syncthreads();
+    if (shared_part == protocol::kNoTicket) return;
+    const std::int64_t begin = shared_part * kWeightPairs;
+    const std::int64_t end = min(begin + kWeightPairs, num_pairs);
+    gather_pairs(params, view, &Region::topk_weights, begin, end,
+                 params.state.topk_weights + begin);
+  }
+}
+
+// ---- build --------------------------------------------------------------------------------------
+
+// Seeds what kernels 1 and 2 count with; `worker` of num_workers warps.
+__device__ inline void seed_counters(const PublishPlanParams& params, std::int32_t worker,
+                                     std::int32_t num_workers) {
+  const CallState& state = params.state;
+  const std::int32_t num_tiles = state.tables.counts->num_tiles;
+  const std::int32_t num_chunks = params.shape.chunks.num_chunks;
+  const std::int32_t first = worker * 32 + threadIdx.x % 32;
+  const std::int32_t step = num_workers * 32;
+  for (std::int32_t tile = first; tile < num_tiles; tile += step)
+    state.token_gates[tile].relaxed_seed(state.tables.slack[tile]);
+  for (std::int64_t i = first; i < std::int64_t{num_tiles} * num_chunks; i += step)
+    state.tile_done[i].relaxed_seed(0);
+  for (std::int32_t i = first; i < params.shape.num_ranks * num_chunks; i += step)
+    state.elections[i].relaxed_seed();
+  for (std::int32_t i = first; i < kNumDispensers; i += step) state.dispensers[i].relaxed_seed();
+}
+
+using Phase = void (*)(const BuilderArgs&, std::int32_t);
+
+// A block's shared memory as the small builder uses it. The ids become the slots in place: a pair's
+// id is read before its slot is written, by the same lane, and by nobody else.
+struct SmallScratch {
+  std::int32_t* slots;
+  std::int32_t* row_source;
+  std::int32_t* row_begin;
+  std::int32_t* tile_begin;
+  void* builder;
+  std::int64_t bytes;
+
+  SLIPSTREAM_HD SmallScratch(std::byte* base, const ScheduleShape& shape, std::int64_t num_pairs,
+                             std::int64_t max_rows) {
+    const std::int64_t groups = shape.num_groups() + 1;
+    auto* const words = reinterpret_cast<std::int32_t*>(base);
+    slots = words;
+    row_source = slots + num_pairs;
+    row_begin = row_source + max_rows;
+    tile_begin = row_begin + groups;
+    builder = tile_begin + groups;
+    bytes = (num_pairs + max_rows + 2 * groups) * std::int64_t{sizeof(std::int32_t)} +
+            builder_scratch_bytes(shape, kPlanWarps, max_rows);
+  }
+};
+
+// One block, its shared memory, no joints.
+__device__ inline void build_small(const PublishPlanParams& params, const CallView& view,
+                                   const SmallScratch& scratch, std::int64_t max_rows) {
+  const ScheduleShape& shape = params.shape;
+  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * shape.topk;
+  gather_pairs(params, view, &Region::topk_ids, 0, num_pairs, scratch.slots);
+  BuilderArgs args;
+  args.shape = shape;
+  args.num_workers = kPlanWarps;
+  args.tokens_per_rank = view.tokens;
+  args.topk_ids = scratch.slots;
+  args.tables = params.state.tables;
+  args.tables.slots = scratch.slots;
+  args.tables.row_source = scratch.row_source;
+  args.tables.expert_row_begin = scratch.row_begin;
+  args.tables.expert_tile_begin = scratch.tile_begin;
+  args.scratch = bind_builder_scratch(scratch.builder, shape, kPlanWarps, max_rows);
+  const std::int32_t warp = threadIdx.x / 32;
+  __syncthreads();
+  builder::count_groups<WarpLanes>(args, warp);
+  __syncthreads();
+  builder::scan_workers<WarpLanes>(args, warp);
+  __syncthreads();
+  builder::place_groups<WarpLanes>(args, warp);
+  __syncthreads();
+  builder::assign_slots<WarpLanes>(args, warp);
+  __syncthreads();
+  builder::count_flags<WarpLanes>(args, warp);
+  __syncthreads();
+  builder::write_orders<WarpLanes>(args, warp);
+  __syncthreads();
+  seed_counters(params, warp, kPlanWarps);
+  const ScheduleTables& tables = params.state.tables;
+  for (std::int64_t i = threadIdx.x; i < num_pairs; i += blockDim.x)
+    tables.slots[i] = scratch.slots[i];
+  const std::int32_t num_groups = shape.num_groups();
+  const std::int32_t num_rows = scratch.row_begin[num_groups];
+  for (std::int32_t i = threadIdx.x; i < num_rows; i += blockDim.x)
+    tables.row_source[i] = scratch.row_source[i];
+  for (std::int32_t i = threadIdx.x; i <= num_groups; i += blockDim.x) {
+    tables.expert_row_begin[i] = scratch.row_begin[i];
+    tables.expert_tile_begin[i] = scratch.tile_begin[i];
+  }
+}
+
+// All blocks that plan, device memory. Runs `share(index)` for kMaxPlanBlocks shares, each by
+// whichever block takes it, then waits for all of them. False: the group has failed.
+template <class Share>
+__device__ bool run_joint(PlanControl& control, const protocol::SpinContext& spin,
+                          std::int32_t joint, Share share) {
+  __shared__ std::int64_t shared_index;
+  __shared__ bool shared_ready;
+  for (;;) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared_index = control.shares[joint].relaxed_take(kMaxPlanBlocks);
+    __syncthreads();
+    if (shared_index == protocol::kNoTicket) break;
+    share(static_cast<std::int32_t>(shared_index));
+    __syncthreads();
+    if (threadIdx.x == 0) control.joint[joint].arrive();
+  }
+  if (threadIdx.x == 0) {
+    shared_ready = control.joint[joint].wait(kMaxPlanBlocks, spin, joint) ==
+                   protocol::SpinResult::kReady;
+  }
+  __syncthreads();
+  return shared_ready;
+}
+
+__device__ inline bool build_large(const PublishPlanParams& params, PlanControl& control,
+                                   const protocol::SpinContext& spin, const CallView& view,
+                                   std::int64_t max_rows) {
+  const ScheduleShape& shape = params.shape;
+  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * shape.topk;
+  BuilderArgs args;
+  args.shape = shape;
+  args.num_workers = kMaxPlanWorkers;
+  args.tokens_per_rank = view.tokens;
+  args.topk_ids = params.state.topk_ids;
+  args.tables = params.state.tables;
+  args.scratch =
+      bind_builder_scratch(params.state.builder_scratch, shape, kMaxPlanWorkers, max_rows);
+  const auto phase = [&](std::int32_t joint, Phase run) {
+    return run_joint(control, spin, joint, [&](std::int32_t share) {
+      run(args, share * kPlanWarps + static_cast<std::int32_t>(threadIdx.x / 32));
+    });
+  };
+  return run_joint(control, spin, 0,
+                   [&](std::int32_t share) {
+                     const std::int64_t begin = num_pairs * share / kMaxPlanBlocks;
+                     const std::int64_t end = num_pairs * (share + 1) / kMaxPlanBlocks;
+                     gather_pairs(params, view, &Region::topk_ids, begin, end,
+                                  params.state.topk_ids + begin);
+                   }) &&
+         phase(1, builder::count_groups<WarpLanes>) && phase(2, builder::scan_workers<WarpLanes>) &&
+         phase(3, builder::place_groups<WarpLanes>) && phase(4, builder::assign_slots<WarpLanes>) &&
+         phase(5, builder::count_flags<WarpLanes>) && phase(6, builder::write_orders<WarpLanes>) &&
+         run_joint(control, spin, 7, [&](std::int32_t share) {
+           seed_counters(params, share * kPlanWarps + static_cast<std::int32_t>(threadIdx.x / 32),
+                         kMaxPlanWorkers);
+         });
+}
+
+}  // namespace slipstream::fused
