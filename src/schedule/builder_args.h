@@ -66,7 +66,7 @@ struct BuilderArgs {
 
 // The one list of scratch fields: field(pointer, num_elements) for each, largest alignment first.
 template <class Field>
-void for_each_scratch_field(BuilderScratch& scratch, const ScheduleShape& shape,
+SLIPSTREAM_HD void for_each_scratch_field(BuilderScratch& scratch, const ScheduleShape& shape,
                             std::int64_t num_workers, std::int64_t max_rows, Field field) {
   const std::int64_t num_groups = shape.num_groups();
   field(scratch.worker_rows, num_groups * num_workers);
@@ -78,7 +78,7 @@ void for_each_scratch_field(BuilderScratch& scratch, const ScheduleShape& shape,
   field(scratch.row_flags, max_rows);
 }
 
-inline std::int64_t builder_scratch_bytes(const ScheduleShape& shape, std::int64_t num_workers,
+SLIPSTREAM_HD inline std::int64_t builder_scratch_bytes(const ScheduleShape& shape, std::int64_t num_workers,
                                           std::int64_t max_rows) {
   std::int64_t bytes = 0;
   BuilderScratch scratch;
@@ -90,7 +90,7 @@ inline std::int64_t builder_scratch_bytes(const ScheduleShape& shape, std::int64
 }
 
 // `base` has builder_scratch_bytes() bytes of 4-byte alignment. `max_rows` is capacity.num_rows.
-inline BuilderScratch bind_builder_scratch(void* base, const ScheduleShape& shape,
+SLIPSTREAM_HD inline BuilderScratch bind_builder_scratch(void* base, const ScheduleShape& shape,
                                            std::int64_t num_workers, std::int64_t max_rows) {
   BuilderScratch scratch;
   auto* next = static_cast<unsigned char*>(base);
