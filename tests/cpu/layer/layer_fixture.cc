@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/numeric.h"
+#include "layer/impl.h"
 #include "reference/reference_layer.h"
 #include "reference/relative_error.h"
 
@@ -178,25 +179,63 @@ std::vector<Status> on_all_ranks(int num_ranks, const std::function<Status(int)>
   return statuses;
 }
 
+namespace {
+
+// One object a rank, made on all ranks at once; empty when one fails.
+template <class T>
+std::vector<T> create_on_all_ranks(int num_ranks, const std::function<Result<T>(int)>& create) {
+  std::vector<std::optional<T>> created(static_cast<std::size_t>(num_ranks));
+  const auto statuses = on_all_ranks(num_ranks, [&](int rank) {
+    Result<T> result = create(rank);
+    if (result.is_ok()) created[static_cast<std::size_t>(rank)] = std::move(result).value();
+    return result.status();
+  });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.is_ok()) << status.message();
+    if (!status.is_ok()) return {};
+  }
+  std::vector<T> all;
+  for (auto& one : created) all.push_back(std::move(*one));
+  return all;
+}
+
+}  // namespace
+
 LayerGroup::LayerGroup(const Problem& problem, const std::vector<RankWeights>& weights,
                        const LayerOptions& options)
     : LayerGroup(problem, weights, [&](int) { return options; }) {}
 
 LayerGroup::LayerGroup(const Problem& problem, const std::vector<RankWeights>& weights,
-                       const std::function<LayerOptions(int)>& options_of) {
-  const RankGroup group = RankGroup::in_process(problem.num_ranks).value();
-  std::vector<std::optional<Layer>> created(static_cast<std::size_t>(problem.num_ranks));
-  const auto statuses = on_all_ranks(problem.num_ranks, [&](int rank) {
+                       const OptionsOf& options_of)
+    : group(RankGroup::in_process(problem.num_ranks).value()) {
+  workspaces = create_on_all_ranks<Workspace>(
+      problem.num_ranks, [&](int rank) { return Workspace::create(problem, group, rank); });
+  if (!workspaces.empty()) layers = add_layers(problem, weights, options_of);
+}
+
+std::vector<Layer> LayerGroup::add_layers(const Problem& problem,
+                                          const std::vector<RankWeights>& weights,
+                                          const OptionsOf& options_of) const {
+  return create_on_all_ranks<Layer>(problem.num_ranks, [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    auto layer = Layer::create(problem, group, rank, weights[r].view(), options_of(rank));
-    if (layer.is_ok()) created[r] = std::move(layer).value();
-    return layer.status();
+    LayerOptions options = options_of(rank);
+    options.workspace = workspaces[r];
+    return Layer::create(problem, group, rank, weights[r].view(), options);
   });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.is_ok()) << status.message();
-    if (!status.is_ok()) return;
+}
+
+void LayerGroup::poison() const {
+  constexpr int kNaN = 0xff;  // a NaN of every dtype when all bytes are it
+  for (const Workspace& workspace : workspaces) {
+    const host::HostRank& rank = *workspace.impl()->host;
+    std::memset(rank.local.get(), kNaN, static_cast<std::size_t>(rank.local_size_bytes));
+    const Region region = rank.peers.own();
+    const RegionShape& shape = rank.peers.shape;
+    std::memset(region.tokens, kNaN,
+                static_cast<std::size_t>(shape.max_tokens * shape.token_row_bytes));
+    std::memset(region.staging, kNaN,
+                static_cast<std::size_t>(shape.num_ranks * shape.plane_bytes()));
   }
-  for (auto& layer : created) layers.push_back(std::move(*layer));
 }
 
 std::vector<std::byte> CallResult::bits() const {

@@ -76,14 +76,25 @@ std::vector<RankData> random_inputs(const Problem& problem, const std::vector<st
 // Calls body(rank) on a thread for each rank; returns the statuses.
 std::vector<Status> on_all_ranks(int num_ranks, const std::function<Status(int)>& body);
 
-// A group and its layers. Fails the test (and leaves `layers` empty) when a creation fails.
+// A group, a workspace for each rank, and layers on them. Fails the test (and leaves the vectors
+// empty) when a creation fails.
 struct LayerGroup {
+  using OptionsOf = std::function<LayerOptions(int rank)>;
+
   LayerGroup(const Problem& problem, const std::vector<RankWeights>& weights,
              const LayerOptions& options);
-  // options_of(rank) may differ per rank.
   LayerGroup(const Problem& problem, const std::vector<RankWeights>& weights,
-             const std::function<LayerOptions(int)>& options_of);
+             const OptionsOf& options_of);
 
+  // Another layer on every rank, on the same workspaces.
+  std::vector<Layer> add_layers(const Problem& problem, const std::vector<RankWeights>& weights,
+                                const OptionsOf& options_of) const;
+
+  // Whatever a call does not write itself becomes NaN: local buffers, staging, tokens.
+  void poison() const;
+
+  RankGroup group;
+  std::vector<Workspace> workspaces;
   std::vector<Layer> layers;
 };
 
