@@ -84,6 +84,27 @@ LITMUS(dispenser_stops_at_its_end) {
   CHECK_THAT(dispenser.relaxed_peek() <= 100 + 4);
 }
 
+// Takers that look first, beside takers that do not: still each position once.
+LITMUS(dispenser_gives_out_what_was_looked_at) {
+  Dispenser dispenser{};
+  std::vector<int> num_taken(500);
+  run_threads(4, [&](int thread) {
+    while (true) {
+      std::int64_t position = dispenser.relaxed_peek();
+      if (position >= 500) return;
+      if (thread == 0) {
+        position = dispenser.relaxed_take(500);
+        if (position == kNoTicket) return;
+      } else if (!dispenser.relaxed_take_if(position)) {
+        continue;
+      }
+      ++num_taken[position];
+    }
+  });
+  for (const int count : num_taken) CHECK_THAT(count == 1);
+  CHECK_THAT(!dispenser.relaxed_take_if(3));
+}
+
 LITMUS(wait_ends_at_its_limit) {
   Group group(3, kShort);
   const std::uint64_t begin = clock_ns();

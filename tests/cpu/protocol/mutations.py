@@ -66,7 +66,7 @@ class Builder:
         if name != "shared":
             flags = flags + [f"-DSLIPSTREAM_MUTATE={name}"]
         subprocess.run(self.compiler + flags + ["-c", str(ROOT / source), "-o", str(object_file)],
-                       check=True, capture_output=True, text=True)
+                       check=True, capture_output=True, text=True, cwd=ROOT)
         return str(object_file)
 
     def prepare(self, program_name):
@@ -80,7 +80,7 @@ class Builder:
         binary = self.folder / f"{program_name}-{mutation}"
         subprocess.run(self.linker + FLAGS + objects + self.shared_objects[program_name] +
                        ["-o", str(binary)] + program.get("libraries", []) + ["-lpthread"],
-                       check=True, capture_output=True, text=True)
+                       check=True, capture_output=True, text=True, cwd=ROOT)
         for object_file in objects:
             os.unlink(object_file)
         return binary
@@ -159,7 +159,7 @@ def main():
         if mutation in registry["pending"]:
             print(f"{mutation:32} (pending: no code uses it yet)")
         elif mutation not in registered:
-            report(False, f"{mutation:32} no test is registered for it in {arguments.registry.name}")
+            report(False, f"{mutation:32} no test is registered for it")
     for mutation in sorted(registered.union(registry["pending"]) - set(declared_mutations())):
         report(False, f"{mutation:32} is not declared in mutation.h")
 
