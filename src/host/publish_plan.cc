@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "schedule/golden.h"
+#include "schedule/host_builder.h"
 
 namespace slipstream::host {
 
@@ -138,7 +138,7 @@ void plan(HostCall& call, const SpinContext& spin) {
     try {
       const std::vector<std::int32_t> tokens_per_rank = collect_routing(call);
       call.rank.schedule =
-          build_golden(call.layer.schedule_shape, tokens_per_rank, call.rank.topk_ids);
+          build_on_host(call.layer.schedule_shape, tokens_per_rank, call.rank.topk_ids);
     } catch (const std::bad_alloc&) {
       protocol::WaitReport report;
       report.failure = {spin.tag.generation, spin.rank(), protocol::FailureReason::kBackendError};
