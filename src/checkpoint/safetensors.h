@@ -101,4 +101,8 @@ struct TensorToWrite {
 Status write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
+// Whether write_safetensors() could put a file there, before there is anything to write: a folder
+// that can be written to, and no device, pipe or folder under that name. Errors: kFileError.
+Status check_output_path(const std::string& path);
+
 }  // namespace slipstream

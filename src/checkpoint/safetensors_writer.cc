@@ -136,6 +136,24 @@ class TemporaryFile {
 
 }  // namespace
 
+Status check_output_path(const std::string& path) {
+  // A rename over a device or a pipe would replace it.
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (path.empty() ||
+      (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))) {
+    return cannot_write(path,
+                        std::filesystem::is_directory(status) ? "a directory" : "no regular file",
+                        "a new or regular file", "give the name of a file");
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    return cannot_write(path, std::strerror(errno), "a folder that can be written to",
+                        "make the folder or choose another");
+  }
+  return Status::ok();
+}
+
 Status write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
                          const std::map<std::string, std::string>& metadata) {
   std::vector<const TensorToWrite*> order;
@@ -148,14 +166,9 @@ Status write_safetensors(const std::string& path, std::span<const TensorToWrite>
   const Result<std::string> header = make_header(order, metadata);
   if (!header.is_ok()) return header.status();
 
-  // A rename over a device or a pipe would replace it; over a link, the link and not its target.
+  if (Status status = check_output_path(path); !status.is_ok()) return status;
   std::error_code error;
-  const std::filesystem::file_status target_status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(target_status) && !std::filesystem::is_regular_file(target_status)) {
-    return cannot_write(
-        path, std::filesystem::is_directory(target_status) ? "a directory" : "no regular file",
-        "a new or regular file", "give the name of a file");
-  }
+  // A rename over a link would replace the link and not its target.
   std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
   if (error || target.empty()) target = path;
 
