@@ -1,0 +1,114 @@
+#include "config_file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+// Header-only and without exceptions: parse errors come back as values, and only this file pays for
+// the compilation.
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace slipstream::cli {
+
+namespace {
+
+constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
+
+Status file_error(const std::string& path, std::string observed, std::string expected,
+                  std::string hint) {
+  return Status(StatusCode::kFileError, Subsystem::kCli,
+                {.what = fmt::format("--config '{}'", path),
+                 .observed = std::move(observed),
+                 .expected = std::move(expected),
+                 .hint = std::move(hint)});
+}
+
+std::string one_line(std::string_view text) {
+  std::string result;
+  for (char c : text) result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  return result;
+}
+
+// The value as the command line would spell it, or nothing.
+std::optional<std::string> to_text(const toml::node& node) {
+  if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  if (const auto* value = node.as_string()) return value->get();
+  if (const auto* list = node.as_array()) {
+    std::string text;
+    for (const toml::node& item : *list) {
+      const auto* value = item.as_integer();
+      if (value == nullptr) return std::nullopt;
+      text += fmt::format("{}{}", text.empty() ? "" : ",", value->get());
+    }
+    return text;
+  }
+  return std::nullopt;
+}
+
+Status set_from_file(const std::string& path, const std::string& key, const toml::node& node,
+                     OptionValues* values) {
+  const OptionSpec* spec = find_option(key);
+  if (spec == nullptr) {
+    std::vector<std::string> names;
+    for (const OptionSpec& option : option_specs()) names.emplace_back(option.name);
+    return file_error(path, fmt::format("setting '{}'", one_line(key)), "the name of an option",
+                      did_you_mean(key, names, "slipstream run --help lists them"));
+  }
+  const std::string origin = fmt::format("{} in '{}'", key, path);
+  if (key == "config") {
+    return bad_option(origin, "a file", "no further file", "put all settings into one");
+  }
+  const std::optional<std::string> text = to_text(node);
+  const bool is_flag = spec->value_name == nullptr;
+  if (!text || is_flag != node.is_boolean()) {
+    std::ostringstream type;
+    type << node.type();
+    return bad_option(origin, text ? fmt::format("'{}'", one_line(*text)) : "a " + type.str(),
+                      is_flag ? "true or false" : "a whole number, a text or a list of numbers",
+                      is_flag ? "" : fmt::format("write it as after --{}", key));
+  }
+  values->set(key, *text, origin);
+  return Status::ok();
+}
+
+}  // namespace
+
+Status read_config_file(const std::string& path, OptionValues* values) {
+  // A device or a pipe could be read for ever.
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::is_regular_file(status)) {
+    return file_error(path, std::filesystem::exists(status) ? "no regular file" : "not there",
+                      "a TOML file", "check the path");
+  }
+  if (std::filesystem::file_size(path, error) > kMaxConfigBytes || error) {
+    return file_error(path, "too large", fmt::format("at most {} bytes", kMaxConfigBytes),
+                      "give a file of settings");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (!stream) return file_error(path, "not readable", "a TOML file", "check its permissions");
+
+  const toml::parse_result result = toml::parse(text.str());
+  if (!result) {
+    const toml::parse_error& problem = result.error();
+    return file_error(path, fmt::format("broken at line {}", problem.source().begin.line), "TOML",
+                      one_line(problem.description()));
+  }
+  for (const auto& [key, node] : result.table()) {
+    if (Status status = set_from_file(path, std::string(key.str()), node, values); !status.is_ok())
+      return status;
+  }
+  return Status::ok();
+}
+
+}  // namespace slipstream::cli
