@@ -13,9 +13,9 @@ namespace {
 using Phase = void (*)(const BuilderArgs&, std::int32_t worker);
 
 template <class Lanes>
-constexpr Phase kPhases[] = {builder::count_groups<Lanes>, builder::scan_workers<Lanes>,
-                             builder::place_groups<Lanes>, builder::assign_slots<Lanes>,
-                             builder::count_flags<Lanes>,  builder::write_orders<Lanes>};
+constexpr Phase kPhases[6] = {builder::count_groups<Lanes>, builder::scan_workers<Lanes>,
+                              builder::place_groups<Lanes>, builder::assign_slots<Lanes>,
+                              builder::count_flags<Lanes>,  builder::write_orders<Lanes>};
 
 // Memory as a GPU would hand it over: what a phase forgets to write shows.
 constexpr std::int32_t kPoison = -0x5a5a5a5b;
