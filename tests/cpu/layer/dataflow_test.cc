@@ -29,22 +29,35 @@ LayerOptions sequential(const Tuning& tuning) {
   return options;
 }
 
+struct CaseData {
+  explicit CaseData(const Case& c)
+      : weights(random_weights(c.problem, c.seed, c.form, /*row_gap=*/3)),
+        inputs(random_inputs(c.problem, c.tokens, c.seed, c.make_ids, /*row_gap=*/7)),
+        reference(reference_of(c.problem, inputs, weights)) {}
+
+  std::vector<RankWeights> weights;
+  std::vector<RankData> inputs;
+  Reference reference;
+};
+
 // Returns the bits of the output.
-std::vector<std::byte> expect_equals_reference(const Case& c) {
+std::vector<std::byte> expect_equals_reference(const Case& c, const CaseData& data) {
   SCOPED_TRACE("seed " + std::to_string(c.seed));
-  const auto weights = random_weights(c.problem, c.seed, c.form, /*row_gap=*/3);
-  const auto inputs = random_inputs(c.problem, c.tokens, c.seed, c.make_ids, /*row_gap=*/7);
-  LayerGroup group(c.problem, weights, c.options);
+  LayerGroup group(c.problem, data.weights, c.options);
   if (group.layers.empty()) return {};
   group.poison();
-  const CallResult first = run_call(group.layers, inputs);
+  const CallResult first = run_call(group.layers, data.inputs);
   EXPECT_TRUE(first.status.is_ok()) << first.status.message();
   const DType partial_dtype = group.layers[0].tuning().partial_dtype;
-  EXPECT_LE(error_of(c.problem, first, inputs, weights), tolerance(c.problem.dtype, partial_dtype));
+  EXPECT_LE(error_of(first, data.reference), tolerance(c.problem.dtype, partial_dtype));
   group.poison();
-  const CallResult second = run_call(group.layers, inputs);
+  const CallResult second = run_call(group.layers, data.inputs);
   EXPECT_EQ(first.bits(), second.bits()) << "the second run gave other bits";
   return first.bits();
+}
+
+std::vector<std::byte> expect_equals_reference(const Case& c) {
+  return expect_equals_reference(c, CaseData(c));
 }
 
 Case base_case(int num_ranks, std::vector<std::int32_t> tokens) {
@@ -121,6 +134,7 @@ TEST(Dataflow, EveryTuning) {
   c.problem.max_tokens = 200;
   c.tokens = {180, 0, 133};
   const ColumnChunks unequal{.num_chunks = 4, .begin = {0, 33, 34, 60, 70}};
+  const CaseData data(c);
   int num_cases = 0;
   for (const TilePolicy policy : {TilePolicy::kBalanced, TilePolicy::kFixed128}) {
     for (const RowOrder order : {RowOrder::kLocalFirst, RowOrder::kAscending}) {
@@ -137,7 +151,7 @@ TEST(Dataflow, EveryTuning) {
             tuning.ring_chunks = ring;
             c.options = sequential(tuning);
             SCOPED_TRACE(describe(tuning));
-            expect_equals_reference(c);
+            expect_equals_reference(c, data);
             ++num_cases;
           }
         }

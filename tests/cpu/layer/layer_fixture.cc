@@ -264,18 +264,25 @@ CallResult run_call(std::vector<Layer>& layers, const std::vector<RankData>& inp
   return result;
 }
 
-double error_of(const Problem& problem, const CallResult& result,
-                const std::vector<RankData>& inputs, const std::vector<RankWeights>& weights) {
+Reference reference_of(const Problem& problem, const std::vector<RankData>& inputs,
+                       const std::vector<RankWeights>& weights) {
   std::vector<LayerInput> views;
   std::vector<Weights> weight_views;
   for (const RankData& data : inputs) views.push_back(data.input());
   for (const RankWeights& rank_weights : weights) weight_views.push_back(rank_weights.view());
-  const auto reference = reference_layer<double>(problem, views, weight_views);
+  return reference_layer<double>(problem, views, weight_views);
+}
+
+double error_of(const CallResult& result, const Reference& reference) {
   double worst = 0;
-  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+  for (std::size_t rank = 0; rank < reference.size(); ++rank)
     worst = std::max(worst, relative_error(result.outs[rank].view(), reference[rank]));
-  }
   return worst;
+}
+
+double error_of(const Problem& problem, const CallResult& result,
+                const std::vector<RankData>& inputs, const std::vector<RankWeights>& weights) {
+  return error_of(result, reference_of(problem, inputs, weights));
 }
 
 double tolerance(DType dtype, DType partial_dtype) {

@@ -109,7 +109,13 @@ struct CallResult {
 
 CallResult run_call(std::vector<Layer>& layers, const std::vector<RankData>& inputs);
 
-// Largest relative error of any rank with tokens against the fp64 reference.
+// out [T_r, H] of each rank, in fp64.
+using Reference = std::vector<std::vector<double>>;
+Reference reference_of(const Problem& problem, const std::vector<RankData>& inputs,
+                       const std::vector<RankWeights>& weights);
+
+// Largest relative error of any rank with tokens.
+double error_of(const CallResult& result, const Reference& reference);
 double error_of(const Problem& problem, const CallResult& result,
                 const std::vector<RankData>& inputs, const std::vector<RankWeights>& weights);
 
