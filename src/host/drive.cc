@@ -1,10 +1,11 @@
 #include "host/drive.h"
 
+#include <thread>
+
 #include "host/down_reduce_push.h"
 #include "host/final_reduce.h"
 #include "host/gather_gate_up.h"
 #include "host/publish_plan.h"
-#include "protocol/report.h"
 
 namespace slipstream::host {
 
@@ -17,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-enum Launch : int { kPublishPlan, kGatherGateUp, kDownReducePush, kFinalReduce, kNumLaunches };
 
 double& phase_of(PhaseTimes& times, int launch) {
   switch (launch) {
@@ -44,6 +43,8 @@ class CallLaunches : public Launches {
   }
 
   void run_block(int launch, std::int64_t ticket) override {
+    const Stall& stall = call_.rank.stall;
+    if (launch == stall.launch) std::this_thread::sleep_for(stall.duration);
     const SpinContext spin =
         protocol::begin_call(call_.rank.endpoint, static_cast<std::int32_t>(ticket));
     switch (launch) {

@@ -15,6 +15,9 @@
 
 namespace slipstream::host {
 
+// The launches of a call, in order.
+enum Launch : int { kPublishPlan, kGatherGateUp, kDownReducePush, kFinalReduce, kNumLaunches };
+
 // The call's result: a group error, else a call error, else ok. Fills `times` but for `total`.
 Status run_with_threads(HostCall& call, PhaseTimes& times);
 

@@ -23,6 +23,13 @@ namespace slipstream::host {
 
 class SequentialMeeting;
 
+// Fault injection: every block of this launch sleeps before it begins (layer/faults.h). One alone
+// would not stall the rank: the others do its work.
+struct Stall {
+  int launch = -1;  // a Launch of drive.h, or -1 for none
+  std::chrono::milliseconds duration{};
+};
+
 struct HostRank {
   // Collective over the rendezvous; ends in generation 1, epoch 1. Errors: kOutOfMemory;
   // kInvalidArgument when the ranks' limits differ (names the field and both values); kTimeout.
@@ -57,6 +64,7 @@ struct HostRank {
   Schedule schedule;
 
   Launcher launcher;
+  Stall stall;
   std::shared_ptr<SequentialMeeting> meeting;  // one for all ranks
   std::mutex call_mutex;
 
