@@ -67,7 +67,8 @@ struct BuilderArgs {
 // The one list of scratch fields: field(pointer, num_elements) for each, largest alignment first.
 template <class Field>
 SLIPSTREAM_HD void for_each_scratch_field(BuilderScratch& scratch, const ScheduleShape& shape,
-                            std::int64_t num_workers, std::int64_t max_rows, Field field) {
+                                          std::int64_t num_workers, std::int64_t max_rows,
+                                          Field field) {
   const std::int64_t num_groups = shape.num_groups();
   field(scratch.worker_rows, num_groups * num_workers);
   field(scratch.worker_totals, num_workers);
@@ -78,8 +79,9 @@ SLIPSTREAM_HD void for_each_scratch_field(BuilderScratch& scratch, const Schedul
   field(scratch.row_flags, max_rows);
 }
 
-SLIPSTREAM_HD inline std::int64_t builder_scratch_bytes(const ScheduleShape& shape, std::int64_t num_workers,
-                                          std::int64_t max_rows) {
+SLIPSTREAM_HD inline std::int64_t builder_scratch_bytes(const ScheduleShape& shape,
+                                                        std::int64_t num_workers,
+                                                        std::int64_t max_rows) {
   std::int64_t bytes = 0;
   BuilderScratch scratch;
   for_each_scratch_field(scratch, shape, num_workers, max_rows,
@@ -91,7 +93,8 @@ SLIPSTREAM_HD inline std::int64_t builder_scratch_bytes(const ScheduleShape& sha
 
 // `base` has builder_scratch_bytes() bytes of 4-byte alignment. `max_rows` is capacity.num_rows.
 SLIPSTREAM_HD inline BuilderScratch bind_builder_scratch(void* base, const ScheduleShape& shape,
-                                           std::int64_t num_workers, std::int64_t max_rows) {
+                                                         std::int64_t num_workers,
+                                                         std::int64_t max_rows) {
   BuilderScratch scratch;
   auto* next = static_cast<unsigned char*>(base);
   for_each_scratch_field(scratch, shape, num_workers, max_rows,

@@ -1,6 +1,7 @@
 #include "schedule/golden.h"
 
 #include <algorithm>
+#include <ranges>
 #include <tuple>
 
 #include "schedule/tile_policy.h"
@@ -17,12 +18,12 @@ std::int32_t segment_of(const ScheduleShape& shape, std::int32_t local_token,
                                    num_local_tokens);
 }
 
-// Routed pairs j * K + k of every (segment, expert) group, in row order.
-std::vector<std::vector<std::int32_t>> sort_pairs_into_groups(
-    const Schedule& schedule, std::span<const std::int32_t> topk_ids) {
+// Calls visit(pair, group) for every routed pair j * K + k, in the order of RowOrder. Pairs of one
+// group come in row order.
+template <class Visit>
+void for_each_row(const Schedule& schedule, std::span<const std::int32_t> topk_ids, Visit visit) {
   const ScheduleShape& shape = schedule.shape;
   const std::int32_t first_owner = shape.row_order == RowOrder::kLocalFirst ? shape.rank : 0;
-  std::vector<std::vector<std::int32_t>> pairs_of_group(shape.num_groups());
   for (std::int32_t step = 0; step < shape.num_ranks; ++step) {
     const std::int32_t owner = (first_owner + step) % shape.num_ranks;
     const std::int32_t token_begin = schedule.owner_token_begin[owner];
@@ -32,12 +33,10 @@ std::vector<std::vector<std::int32_t>> sort_pairs_into_groups(
       for (std::int32_t k = 0; k < shape.topk; ++k) {
         const std::int32_t pair = token * shape.topk + k;
         const std::int32_t expert = topk_ids[pair];
-        if (!is_routed(expert, shape.num_experts)) continue;
-        pairs_of_group[segment * shape.num_experts + expert].push_back(pair);
+        if (is_routed(expert, shape.num_experts)) visit(pair, segment * shape.num_experts + expert);
       }
     }
   }
-  return pairs_of_group;
 }
 
 void count_invalid_ids(std::span<const std::int32_t> topk_ids, Schedule& schedule) {
@@ -51,73 +50,74 @@ void count_invalid_ids(std::span<const std::int32_t> topk_ids, Schedule& schedul
   }
 }
 
-// Appends one group's tiles and rows. Real rows come first, padding fills up the last tile.
-void append_group(std::int32_t group, const std::vector<std::int32_t>& pairs, Schedule& schedule) {
-  const auto num_real_rows = static_cast<std::int32_t>(pairs.size());
+// Appends one group's tiles. Real rows come first, padding fills up the last tile.
+void append_group(std::int32_t group, std::int32_t num_real_rows, Schedule& schedule) {
   const GroupTiles tiles = group_tiles(schedule.shape, num_real_rows);
-  const auto row_begin = static_cast<std::int32_t>(schedule.row_source.size());
-  const auto first_tile = static_cast<std::int32_t>(schedule.token_tile.size());
+  const std::int32_t group_begin = schedule.expert_row_begin.back();
   for (std::int32_t t = 0; t < tiles.num_tiles; ++t) {
-    const std::int32_t real_begin = t * tiles.tile_rows;
-    const std::int32_t real_end = std::min(real_begin + tiles.tile_rows, num_real_rows);
-    const std::int32_t end = std::min(real_begin + tiles.tile_rows, tiles.num_rows);
+    const std::int32_t begin = t * tiles.tile_rows;
+    const std::int32_t real_end = std::min(begin + tiles.tile_rows, num_real_rows);
+    const std::int32_t end = std::min(begin + tiles.tile_rows, tiles.num_rows);
     schedule.token_tile.push_back(TokenTile{.expert = group % schedule.shape.num_experts,
-                                            .row_begin = row_begin + real_begin,
-                                            .num_rows = real_end - real_begin});
+                                            .row_begin = group_begin + begin,
+                                            .num_rows = real_end - begin});
     schedule.slack.push_back(end - real_end);
-    schedule.counts.max_tile_rows = std::max(schedule.counts.max_tile_rows, end - real_begin);
+    schedule.counts.max_tile_rows = std::max(schedule.counts.max_tile_rows, end - begin);
   }
-  for (std::int32_t i = 0; i < num_real_rows; ++i) {
-    schedule.slots[pairs[i]] = row_begin + i;
-    schedule.slot_tile[pairs[i]] = first_tile + i / tiles.tile_rows;
-    schedule.row_source.push_back(pairs[i]);
-  }
-  schedule.row_source.resize(row_begin + tiles.num_rows, -1);
-  schedule.expert_row_begin.push_back(row_begin + tiles.num_rows);
-  schedule.expert_tile_begin.push_back(first_tile + tiles.num_tiles);
+  schedule.expert_row_begin.push_back(group_begin + tiles.num_rows);
+  schedule.expert_tile_begin.push_back(static_cast<std::int32_t>(schedule.token_tile.size()));
   schedule.counts.num_real_rows += num_real_rows;
 }
 
-struct TokenSlots {
-  std::int32_t smallest;
-  std::int32_t largest;
-  std::int32_t token;
-};
-
-// Tokens with at least one row, in token order.
-std::vector<TokenSlots> tokens_with_rows(const Schedule& schedule) {
-  std::vector<TokenSlots> tokens;
-  const std::int32_t topk = schedule.shape.topk;
-  for (std::int32_t token = 0; token < schedule.counts.num_tokens; ++token) {
-    TokenSlots entry{.smallest = -1, .largest = -1, .token = token};
-    for (std::int32_t k = 0; k < topk; ++k) {
-      const std::int32_t slot = schedule.slots[token * topk + k];
-      if (slot < 0) continue;
-      if (entry.smallest < 0 || slot < entry.smallest) entry.smallest = slot;
-      entry.largest = std::max(entry.largest, slot);
-    }
-    if (entry.largest >= 0) tokens.push_back(entry);
-  }
-  return tokens;
+// Every pair takes the next free row of its group, and moves to the group's next tile when it is
+// past the last row of this one.
+void place_rows(std::span<const std::int32_t> topk_ids, Schedule& schedule) {
+  schedule.slots.assign(topk_ids.size(), -1);
+  schedule.slot_tile.assign(topk_ids.size(), -1);
+  schedule.row_source.assign(schedule.expert_row_begin.back(), -1);
+  std::vector<std::int32_t> next_row = schedule.expert_row_begin;
+  std::vector<std::int32_t> tile_of_group = schedule.expert_tile_begin;
+  for_each_row(schedule, topk_ids, [&](std::int32_t pair, std::int32_t group) {
+    const std::int32_t row = next_row[group]++;
+    const TokenTile& tile = schedule.token_tile[tile_of_group[group]];
+    if (row >= tile.row_begin + tile.num_rows) ++tile_of_group[group];
+    schedule.slots[pair] = row;
+    schedule.slot_tile[pair] = tile_of_group[group];
+    schedule.row_source[row] = pair;
+  });
 }
 
+// A token's smallest slot is where a walk over the rows first meets it, its largest slot is where a
+// walk backwards does.
 void order_tokens_and_jobs(Schedule& schedule) {
-  std::vector<TokenSlots> tokens = tokens_with_rows(schedule);
+  const std::int32_t topk = schedule.shape.topk;
+  std::vector<bool> seen(schedule.counts.num_tokens, false);
+  schedule.pull_order.reserve(schedule.counts.num_tokens);
+  schedule.job_order.reserve(schedule.counts.num_tokens + schedule.shape.num_ranks);
+  for (const std::int32_t pair : schedule.row_source) {
+    if (pair < 0 || seen[pair / topk]) continue;
+    seen[pair / topk] = true;
+    schedule.pull_order.push_back(pair / topk);
+  }
+
   schedule.owner_num_jobs.assign(schedule.shape.num_ranks, 0);
   const ScheduleView view = schedule.view();
-  for (const TokenSlots& entry : tokens)
-    ++schedule.owner_num_jobs[owner_of_token(view, entry.token)];
-
-  std::ranges::sort(tokens, {}, &TokenSlots::smallest);
-  for (const TokenSlots& entry : tokens) schedule.pull_order.push_back(entry.token);
-
+  for (const std::int32_t token : schedule.pull_order)
+    ++schedule.owner_num_jobs[owner_of_token(view, token)];
   for (std::int32_t owner = 0; owner < schedule.shape.num_ranks; ++owner) {
     if (schedule.owner_num_jobs[owner] > 0) continue;
     schedule.owner_num_jobs[owner] = 1;
     schedule.job_order.push_back(-1 - owner);
   }
-  std::ranges::sort(tokens, {}, &TokenSlots::largest);
-  for (const TokenSlots& entry : tokens) schedule.job_order.push_back(entry.token);
+
+  std::vector<std::int32_t> last_first;
+  last_first.reserve(schedule.pull_order.size());
+  for (const std::int32_t pair : std::views::reverse(schedule.row_source)) {
+    if (pair < 0 || !seen[pair / topk]) continue;
+    seen[pair / topk] = false;
+    last_first.push_back(pair / topk);
+  }
+  schedule.job_order.insert(schedule.job_order.end(), last_first.rbegin(), last_first.rend());
 }
 
 }  // namespace
@@ -132,13 +132,13 @@ Schedule build_golden(const ScheduleShape& shape, std::span<const std::int32_t> 
   schedule.counts.num_tokens = schedule.owner_token_begin.back();
   count_invalid_ids(topk_ids, schedule);
 
-  schedule.slots.assign(topk_ids.size(), -1);
-  schedule.slot_tile.assign(topk_ids.size(), -1);
+  std::vector<std::int32_t> group_rows(shape.num_groups(), 0);
+  for_each_row(schedule, topk_ids, [&](std::int32_t, std::int32_t group) { ++group_rows[group]; });
   schedule.expert_row_begin = {0};
   schedule.expert_tile_begin = {0};
-  const auto pairs_of_group = sort_pairs_into_groups(schedule, topk_ids);
   for (std::int32_t group = 0; group < shape.num_groups(); ++group)
-    append_group(group, pairs_of_group[group], schedule);
+    append_group(group, group_rows[group], schedule);
+  place_rows(topk_ids, schedule);
   order_tokens_and_jobs(schedule);
 
   schedule.counts.num_rows = static_cast<std::int32_t>(schedule.row_source.size());

@@ -1,6 +1,6 @@
-// The golden builder: every table from its definition, in obvious loops and sorts. It is the judge
-// of the device builder's phases (builder_phases.h) and the host backend's own builder. Cost is
-// O(rows) plus O(tokens log tokens). Read include/slipstream/schedule.h first, golden.cc next.
+// The golden builder: every table from its definition, in obvious loops. It is the judge of the
+// device builder's phases (builder_phases.h). Its cost is linear in rows. Read
+// include/slipstream/schedule.h first, golden.cc next.
 #pragma once
 
 #include <cstdint>
