@@ -1,5 +1,5 @@
-// What the builder's phases share: how work is cut into shares, and which row a routed pair is.
-// Read builder_phases.h, which says how they play together.
+// What the builder's phases share: how work is cut into shares, which row a routed pair is, and
+// what one pair and one token write. Read builder_phases.h, which says how they play together.
 #pragma once
 
 #include <cstdint>
@@ -88,6 +88,45 @@ SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& 
                                         (range.end - range.begin));
   }
   return Pair{index, expert, segment * shape.num_experts + expert};
+}
+
+// Writes one pair's entries; `before` rows of its group come earlier.
+SLIPSTREAM_HD inline void write_pair(const BuilderArgs& args, const Pair& pair,
+                                     std::int32_t before) {
+  const ScheduleTables& tables = args.tables;
+  const std::int32_t row_begin = tables.expert_row_begin[pair.group];
+  const std::int32_t tile_rows = args.scratch.group_tile_rows[pair.group];
+  const std::int32_t tile = tables.expert_tile_begin[pair.group] + before / tile_rows;
+  tables.slots[pair.index] = row_begin + before;
+  tables.slot_tile[pair.index] = tile;
+  tables.row_source[row_begin + before] = pair.index;
+  if (before % tile_rows != 0) return;
+  // Every tile has a real first row, so exactly one pair describes it.
+  const std::int32_t real_left = args.scratch.group_real_rows[pair.group] - before;
+  const std::int32_t left = tables.expert_row_begin[pair.group + 1] - row_begin - before;
+  const std::int32_t num_rows = real_left < tile_rows ? real_left : tile_rows;
+  tables.token_tile[tile] = TokenTile{pair.expert, row_begin + before, num_rows};
+  tables.slack[tile] = (left < tile_rows ? left : tile_rows) - num_rows;
+}
+
+// Flags the rows of one token, whose slots are written. Returns whether it has any.
+SLIPSTREAM_HD inline bool flag_token(const BuilderArgs& args, std::int32_t token) {
+  const std::int32_t topk = args.shape.topk;
+  const std::int32_t* const slots = args.tables.slots + std::int64_t{token} * topk;
+  std::int32_t smallest = -1;
+  std::int32_t largest = -1;
+  for (std::int32_t k = 0; k < topk; ++k) {
+    const std::int32_t slot = slots[k];
+    if (slot >= 0 && (smallest < 0 || slot < smallest)) smallest = slot;
+    if (slot > largest) largest = slot;
+  }
+  for (std::int32_t k = 0; k < topk; ++k) {
+    const std::int32_t slot = slots[k];
+    if (slot < 0) continue;
+    args.scratch.row_flags[slot] = static_cast<std::uint8_t>(
+        (slot == smallest ? kSmallestSlot : 0) | (slot == largest ? kLargestSlot : 0));
+  }
+  return largest >= 0;
 }
 
 // Adds get(totals) over workers [begin, end).
