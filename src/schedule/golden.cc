@@ -1,7 +1,6 @@
 #include "schedule/golden.h"
 
 #include <algorithm>
-#include <ranges>
 #include <tuple>
 
 #include "schedule/tile_policy.h"
@@ -112,7 +111,8 @@ void order_tokens_and_jobs(Schedule& schedule) {
 
   std::vector<std::int32_t> last_first;
   last_first.reserve(schedule.pull_order.size());
-  for (const std::int32_t pair : std::views::reverse(schedule.row_source)) {
+  for (auto row = schedule.row_source.rbegin(); row != schedule.row_source.rend(); ++row) {
+    const std::int32_t pair = *row;
     if (pair < 0 || !seen[pair / topk]) continue;
     seen[pair / topk] = false;
     last_first.push_back(pair / topk);
