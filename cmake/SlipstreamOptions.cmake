@@ -12,8 +12,10 @@ endif()
 
 find_program(SLIPSTREAM_CCACHE ccache)
 if(SLIPSTREAM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${SLIPSTREAM_CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLIPSTREAM_CCACHE}")
+  # Paths below the source folder are hashed as relative ones: another clone finds the same objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
+      CCACHE_NOHASHDIR=1 "${SLIPSTREAM_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 add_library(slipstream_options INTERFACE)
