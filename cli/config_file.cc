@@ -30,12 +30,6 @@ Status file_error(const std::string& path, std::string observed, std::string exp
                  .hint = std::move(hint)});
 }
 
-std::string one_line(std::string_view text) {
-  std::string result;
-  for (char c : text) result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  return result;
-}
-
 // The value as the command line would spell it, or nothing.
 std::optional<std::string> to_text(const toml::node& node) {
   if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
@@ -59,7 +53,7 @@ Status set_from_file(const std::string& path, const std::string& key, const toml
   if (spec == nullptr) {
     std::vector<std::string> names;
     for (const OptionSpec& option : option_specs()) names.emplace_back(option.name);
-    return file_error(path, fmt::format("setting '{}'", one_line(key)), "the name of an option",
+    return file_error(path, fmt::format("setting '{}'", key), "the name of an option",
                       did_you_mean(key, names, "slipstream run --help lists them"));
   }
   const std::string origin = fmt::format("{} in '{}'", key, path);
@@ -71,7 +65,7 @@ Status set_from_file(const std::string& path, const std::string& key, const toml
   if (!text || is_flag != node.is_boolean()) {
     std::ostringstream type;
     type << node.type();
-    return bad_option(origin, text ? fmt::format("'{}'", one_line(*text)) : "a " + type.str(),
+    return bad_option(origin, text ? fmt::format("'{}'", *text) : "of type " + type.str(),
                       is_flag ? "true or false" : "a whole number, a text or a list of numbers",
                       is_flag ? "" : fmt::format("write it as after --{}", key));
   }
@@ -102,7 +96,7 @@ Status read_config_file(const std::string& path, OptionValues* values) {
   if (!result) {
     const toml::parse_error& problem = result.error();
     return file_error(path, fmt::format("broken at line {}", problem.source().begin.line), "TOML",
-                      one_line(problem.description()));
+                      std::string(problem.description()));
   }
   for (const auto& [key, node] : result.table()) {
     if (Status status = set_from_file(path, std::string(key.str()), node, values); !status.is_ok())

@@ -144,6 +144,15 @@ Status unknown_argument(const CommandSpec& command, const std::string& text) {
                                  fmt::format("slipstream {} --help lists them", command.name)));
 }
 
+// What CLI11 itself finds: "--ranks: 1 required W missing", "Could not convert: --json = maybe".
+Status parse_problem(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  if (name.starts_with("--"))
+    return bad_option(name, "without a value", "one after it", "--help says which");
+  return bad_option("command line", fmt::format("wrong ({})", text), "flags without a value",
+                    "--help lists the options");
+}
+
 Status collect(const Parser& parser, const CommandSpec& command, OptionValues* values) {
   const CLI::App* sub = parser.app.get_subcommand(command.name);
   const std::vector<std::string> extras = sub->remaining();
@@ -175,8 +184,7 @@ Result<int> run_command_line(int argc, char** argv, bool* json) {
     parser->app.exit(help);
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    return bad_option("command line", fmt::format("wrong ({})", error.what()),
-                      "options with their values", "--help lists them");
+    return parse_problem(error.what());
   }
   const std::vector<CLI::App*> chosen = parser->app.get_subcommands();
   const std::vector<std::string> extras = parser->app.remaining();

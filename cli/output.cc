@@ -32,10 +32,25 @@ void print_json(const Json& json) {
   std::fputc('\n', stdout);
 }
 
+namespace {
+
+// Values in a message are the user's: a name with a line break must not make two sentences.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+}  // namespace
+
 void print_error(const Status& status, bool json) {
   clear_progress();
-  if (json) print_json(Json{{"error", to_json(status)}});
-  fmt::print(stderr, "{}\n", status.message());
+  StatusDetail detail = status.detail();
+  for (std::string* text : {&detail.what, &detail.observed, &detail.expected, &detail.hint})
+    *text = one_line(std::move(*text));
+  const Status printable(status.code(), status.subsystem(), std::move(detail));
+  if (json) print_json(Json{{"error", to_json(printable)}});
+  fmt::print(stderr, "{}\n", printable.message());
 }
 
 Json to_json(const Status& status) {

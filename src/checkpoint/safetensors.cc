@@ -101,10 +101,13 @@ Status read_integers(const StoredTensor& tensor, std::int64_t begin, std::int64_
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer before it is refused.
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) return cannot_open(path, std::strerror(errno), "a readable file");
+  if (file.value < 0)
+    return cannot_open(path, fmt::format("not readable ({})", std::strerror(errno)),
+                       "a readable file");
   struct stat info = {};
   if (::fstat(file.value, &info) != 0)
-    return cannot_open(path, std::strerror(errno), "a readable file");
+    return cannot_open(path, fmt::format("not readable ({})", std::strerror(errno)),
+                       "a readable file");
   if (!S_ISREG(info.st_mode)) {
     return cannot_open(path, S_ISDIR(info.st_mode) ? "a directory" : "no regular file",
                        "a safetensors file");
@@ -113,7 +116,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   if (size == 0) return parse({}, path);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
   if (data == MAP_FAILED)
-    return cannot_open(path, std::strerror(errno), "a file that can be mapped");
+    return cannot_open(path, fmt::format("not readable ({})", std::strerror(errno)),
+                       "a file that can be mapped");
   auto mapping = std::make_shared<const Mapping>(data, size);
   Result<SafetensorsFile> result = parse({static_cast<const std::byte*>(data), size}, path);
   if (result.is_ok()) result.value().mapping_ = std::move(mapping);

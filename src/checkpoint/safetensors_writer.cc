@@ -148,8 +148,8 @@ Status check_output_path(const std::string& path) {
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
-    return cannot_write(path, std::strerror(errno), "a folder that can be written to",
-                        "make the folder or choose another");
+    return cannot_write(path, fmt::format("not writable ({})", std::strerror(errno)),
+                        "a folder that can be written to", "make the folder or choose another");
   }
   return Status::ok();
 }
@@ -174,16 +174,16 @@ Status write_safetensors(const std::string& path, std::span<const TensorToWrite>
 
   TemporaryFile temporary(target.string());
   if (temporary.file() < 0) {
-    return cannot_write(path, std::strerror(errno), "a folder that can be written to",
-                        "make the folder or choose another");
+    return cannot_write(path, fmt::format("not writable ({})", std::strerror(errno)),
+                        "a folder that can be written to", "make the folder or choose another");
   }
   bool is_written = write_all(temporary.file(), header.value().data(), header.value().size());
   for (const TensorToWrite* tensor : order)
     is_written =
         is_written && write_all(temporary.file(), tensor->data.data(), tensor->data.size());
   if (!is_written || !temporary.commit(target.string())) {
-    return cannot_write(path, std::strerror(errno), "room for the data",
-                        "free some space or choose another folder");
+    return cannot_write(path, fmt::format("not writable ({})", std::strerror(errno)),
+                        "room for the data", "free some space or choose another folder");
   }
   return Status::ok();
 }
