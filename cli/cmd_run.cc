@@ -63,7 +63,7 @@ Result<RunSettings> read_settings(const OptionValues& options) {
   Result<Job> job = resolve_job(options, settings.input ? &*settings.input : nullptr);
   if (!job.is_ok()) return job.status();
   settings.job = std::move(job).value();
-  const auto threads = options.integer("threads", 1, 1024);
+  const auto threads = options.integer("threads", 1, kMaxThreadsPerRank);
   if (!threads.is_ok()) return threads.status();
   settings.threads_per_rank = static_cast<int>(threads.value().value_or(1));
   const auto repeats = options.integer("repeat", 1, 1'000'000);

@@ -50,6 +50,11 @@ constexpr CommandSpec kCommands[] = {
      "  slipstream verify\n"
      "  slipstream verify --backend host --json\n",
      cmd_verify},
+    {kFaults, "faults",
+     "Break a group on purpose, in every known way, and show what its ranks report",
+     "  slipstream faults --backend host\n"
+     "  slipstream faults --ranks 2 --threads 1 --json\n",
+     cmd_faults},
 };
 
 constexpr const char* kInputHelp =

@@ -17,11 +17,11 @@ constexpr const char* kTuning = "Tuning";
 constexpr const char* kRunning = "Running";
 constexpr const char* kOutput = "Output";
 constexpr unsigned kJob = kPlan | kRun;
-constexpr unsigned kAll = kInfo | kPlan | kRun | kVerify;
+constexpr unsigned kAll = kInfo | kPlan | kRun | kVerify | kFaults;
 
 constexpr OptionSpec kOptions[] = {
     {"preset", "NAME", "Shape to start from, see the list below (default: demo)", kJob, kShape},
-    {"ranks", "W", "Tensor-parallel ranks, 1..8", kJob, kShape},
+    {"ranks", "W", "Tensor-parallel ranks, 1..8 (faults: 2..8)", kJob | kFaults, kShape},
     {"tokens", "T[,T...]", "Tokens per rank: one number for every rank, or one per rank", kJob,
      kShape},
     {"experts", "E", "Experts, 1..1024", kJob, kShape},
@@ -46,8 +46,9 @@ constexpr OptionSpec kOptions[] = {
     {"ring", "N", "Chunk buffers kept at once", kJob, kTuning},
     {"delivery", "NAME", "gather or scatter", kJob, kTuning},
     {"partial", "TYPE", "Partial sums that cross ranks: fp32 or bf16", kJob, kTuning},
-    {"backend", "NAME", "auto, host or cuda (default: auto)", kJob | kVerify, kRunning},
-    {"threads", "N", "Host backend: threads per rank (default: 1)", kRun, kRunning},
+    {"backend", "NAME", "auto, host or cuda (default: auto)", kJob | kVerify | kFaults, kRunning},
+    {"threads", "N", "Host backend: threads per rank (default: 1; faults: 2)", kRun | kFaults,
+     kRunning},
     {"repeat", "N", "Run the layer N times; the times are medians (default: 1)", kRun, kRunning},
     {"no-check", nullptr, "Leave out the check against the reference", kRun, kRunning},
     {"config", "FILE", "TOML file with the same names; the command line wins", kAll & ~kInfo,

@@ -19,6 +19,7 @@ enum Command : unsigned {
   kPlan = 1U << 1,
   kRun = 1U << 2,
   kVerify = 1U << 3,
+  kFaults = 1U << 4,
 };
 
 struct OptionSpec {
@@ -28,6 +29,8 @@ struct OptionSpec {
   unsigned commands;  // Command bits that take it
   const char* group;  // heading in --help
 };
+
+inline constexpr int kMaxThreadsPerRank = 1024;
 
 std::span<const OptionSpec> option_specs();
 const OptionSpec* find_option(std::string_view name);

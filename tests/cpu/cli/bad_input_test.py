@@ -12,7 +12,7 @@ from cli_harness import CliTest, file_bytes, run, safetensors_bytes, tensor
 
 class OptionTest(CliTest):
     def test_commands(self):
-        self.bad(has=["command is missing", "info, plan, run, verify", "--help"])
+        self.bad(has=["command is missing", "info, plan, run, verify, faults", "--help"])
         self.bad("rnu", has=["'rnu'", "did you mean 'run'"])
         self.bad("", has="''")
         self.bad("frobnicate", has=["'frobnicate'", "--help"])
@@ -92,6 +92,8 @@ class OptionTest(CliTest):
 
     def test_backends_that_are_not_there(self):
         self.bad("run", "--backend", "cuda", has=["cuda", "host"])
+        self.bad("faults", "--backend", "cuda", has=["'cuda'", "auto or host"])
+        self.bad("faults", "--ranks", "1", has=["'1'", "2..8"])
 
     def test_memory_is_counted_before_it_is_taken(self):
         self.bad("run", "--preset", "deepseek-v3", "--experts", "1024", "--backend", "host",

@@ -39,7 +39,7 @@ class InfoTest(CliTest):
 class HelpTest(CliTest):
     def test_every_command_has_examples(self):
         self.assertEqual(run("--help").returncode, 0)
-        for command in ("info", "plan", "run", "verify"):
+        for command in ("info", "plan", "run", "verify", "faults"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0, command)
             self.assertIn(f"slipstream {command}", done.stdout)
@@ -257,6 +257,18 @@ class VerifyTest(CliTest):
         done = run("verify", "--seed", "7")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(len(done.stdout.splitlines()), 3)
+
+
+class FaultsTest(CliTest):
+    def test_scenarios_say_what_was_expected_and_observed(self):
+        done = run("faults", "--backend", "host", "--json")
+        report = parse_json(done.stdout)
+        # Whether each passes is for the layer's own tests; here the exit code must say the same.
+        self.assertEqual(done.returncode, 0 if report["passed"] else 1)
+        self.assertEqual(report["passed"], all(s["passed"] for s in report["scenarios"]))
+        self.assertGreaterEqual(len(report["scenarios"]), 9)
+        for scenario in report["scenarios"]:
+            self.assertTrue(scenario["expected"] and scenario["observed"], scenario)
 
 
 class StdoutTest(CliTest):
