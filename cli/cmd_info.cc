@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "gpu_links.h"
 #include "machine.h"
 #include "output.h"
 #include "version.h"
@@ -25,6 +26,7 @@ Json to_json(const GpuInfo& gpu) {
 Result<int> cmd_info(const OptionValues& options) {
   const MachineInfo machine = read_machine_info();
   const GpuList list = list_gpus();
+  const std::optional<GpuLinks> links = read_gpu_links(options.flag("probe"));
   if (options.flag("json")) {
     Json json;
     json["command"] = "info";
@@ -35,6 +37,7 @@ Result<int> cmd_info(const OptionValues& options) {
     json["gpus"] = Json::array();
     for (const GpuInfo& gpu : list.gpus) json["gpus"].push_back(to_json(gpu));
     json["gpus_note"] = list.gpus.empty() ? Json("no GPU: " + list.why_none) : Json();
+    if (links) json["gpu_links"] = to_json(*links);
     json["build"] = {{"version", kVersion},
                      {"source", kSourceVersion},
                      {"compiler", kCompiler},
@@ -51,6 +54,7 @@ Result<int> cmd_info(const OptionValues& options) {
                gpu.capability_major, gpu.capability_minor, gpu.num_sms,
                human_bytes(gpu.memory_bytes), human_bytes(gpu.l2_bytes));
   }
+  if (links) print_gpu_links(*links);
   fmt::print("build    slipstream {} ({}), {}, {}, CUDA {}\n", kVersion, kSourceVersion, kCompiler,
              kBuildType, cuda_version_text());
   return kExitOk;

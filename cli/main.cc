@@ -31,9 +31,9 @@ struct CommandSpec {
 };
 
 constexpr CommandSpec kCommands[] = {
-    {kInfo, "info", "Show machine, GPUs and build",
+    {kInfo, "info", "Show machine, GPUs, how they reach each other, build",
      "  slipstream info\n"
-     "  slipstream info --json\n",
+     "  slipstream info --probe --json\n",
      cmd_info},
     {kPlan, "plan", "Build the schedule tables of a problem and show what they cost",
      "  slipstream plan --preset seed --dist uniform\n"

@@ -51,6 +51,7 @@ constexpr OptionSpec kOptions[] = {
      kRunning},
     {"repeat", "N", "Run the layer N times; the times are medians (default: 1)", kRun, kRunning},
     {"no-check", nullptr, "Leave out the check against the reference", kRun, kRunning},
+    {"probe", nullptr, "Measure the links between GPUs, too", kInfo, kRunning},
     {"config", "FILE", "TOML file with the same names; the command line wins", kAll & ~kInfo,
      kRunning},
     {"out", "FILE", "Write the tensor `out` [T, H], in rank order, as safetensors", kRun, kOutput},
