@@ -16,5 +16,6 @@ inline constexpr int kMaxExperts = 1024;
 inline constexpr int kMaxTopk = 64;
 inline constexpr int kMaxChunks = 32;
 inline constexpr int kMaxSegments = 16;
+inline constexpr int kMaxGroups = 8192;  // segments * experts: a table builder's block counts them
 
 }  // namespace slipstream

@@ -53,7 +53,7 @@ struct Tuning {
   TilePolicy tile_policy = TilePolicy::kBalanced;
   RowOrder row_order = RowOrder::kLocalFirst;
   std::int32_t tile_max_rows = 288;  // most rows of a balanced tile; a multiple of 8, 8..1024
-  std::int32_t num_segments = 1;     // token segments: 1..kMaxSegments
+  std::int32_t num_segments = 1;     // token segments: 1..kMaxSegments, times E <= kMaxGroups
   Delivery delivery = Delivery::kGather;
   ColumnChunks chunks;                 // [wire]
   std::int32_t ring_chunks = 2;        // chunk buffers of kernel 2 kept at once: 1..num_chunks

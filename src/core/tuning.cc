@@ -110,6 +110,11 @@ Status validate(const Tuning& tuning, const Problem& problem) {
     return out_of_range("tile_max_rows", tuning.tile_max_rows, "a multiple of 8 in 8..1024");
   if (tuning.num_segments < 1 || tuning.num_segments > kMaxSegments)
     return out_of_range("num_segments", tuning.num_segments, fmt::format("1..{}", kMaxSegments));
+  if (tuning.num_segments * problem.num_experts > kMaxGroups) {
+    return out_of_range("num_segments", tuning.num_segments,
+                        fmt::format("1..{} with {} experts", kMaxGroups / problem.num_experts,
+                                    problem.num_experts));
+  }
   if (Status s = check_chunks(tuning.chunks, problem.hidden); !s.is_ok()) return s;
   if (tuning.ring_chunks < 1 || tuning.ring_chunks > tuning.chunks.num_chunks) {
     return out_of_range("ring_chunks", tuning.ring_chunks,

@@ -51,13 +51,12 @@ enum DispenserIdx : std::int32_t {
 // publish_plan's own joints. One for odd and one for even epochs: each call wipes the other one, so
 // that nothing must be reset while it is in use.
 struct PlanControl {
-  static constexpr int kNumJoints = 8;
+  static constexpr int kNumJoints = 3;
 
   protocol::ArrivalTicket arrival;
   protocol::Dispenser copies;    // parts of this rank's inputs, copied into the region
   protocol::Election copied;     // the last part's copier publishes
-  protocol::Dispenser weights;   // parts of all ranks' topk_weights
-  // A joint is passed when all shares before it are done. Shares are taken, not assigned, so
+  // The builder's phases. A joint is passed when all shares before it are done. Shares are taken, not assigned, so
   // whoever waits at a joint waits only for blocks that are running.
   protocol::Dispenser shares[kNumJoints];
   protocol::TileDone joint[kNumJoints];
@@ -76,7 +75,7 @@ struct CallState {
   protocol::TileDone* tile_done = nullptr;     // [chunks, max tiles]
   protocol::Election* elections = nullptr;     // [W, chunks]
   protocol::Dispenser* dispensers = nullptr;   // [kNumDispensers]
-  void* builder_scratch = nullptr;             // builder_scratch_bytes(), for kMaxPlanWorkers
+  void* builder_scratch = nullptr;             // builder_scratch_bytes(), for kMaxPlanBlocks
 };
 
 // Blocks that wait for peers, at most, and thus plan: a kernel that waits for a remote rank holds
@@ -84,7 +83,6 @@ struct CallState {
 inline constexpr std::int32_t kMaxPlanBlocks = 8;
 inline constexpr std::int32_t kPlanThreads = 1024;
 inline constexpr std::int32_t kPlanWarps = kPlanThreads / 32;
-inline constexpr std::int32_t kMaxPlanWorkers = kMaxPlanBlocks * kPlanWarps;
 
 // THE field list: visit(pointer, num_elements), in the order in which they lie in memory.
 template <class Visit>
@@ -116,7 +114,7 @@ void for_each_call_state_field(const ScheduleShape& shape, std::int64_t max_toke
   visit(state.elections, std::int64_t{shape.num_ranks} * shape.chunks.num_chunks);
   visit(state.dispensers, std::int64_t{kNumDispensers});
   auto* scratch = static_cast<std::byte*>(state.builder_scratch);
-  visit(scratch, builder_scratch_bytes(shape, kMaxPlanWorkers, capacity.num_rows));
+  visit(scratch, builder_scratch_bytes(shape, kMaxPlanBlocks, capacity.num_rows));
   state.builder_scratch = scratch;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "fused/cuda_status.h"
@@ -12,13 +13,6 @@ namespace slipstream::fused {
 namespace {
 
 // ---- kernels ------------------------------------------------------------------------------------
-
-// The builder's bound on rows for this call's tokens.
-__device__ std::int64_t rows_bound(const ScheduleShape& shape, std::int64_t num_tokens) {
-  const std::int64_t pairs = num_tokens * shape.topk;
-  if (shape.tile_policy == TilePolicy::kBalanced) return pairs;
-  return pairs + 127 * min(pairs, std::int64_t{shape.num_groups()});
-}
 
 __device__ void write_verdict(const PublishPlanParams& params, Verdict verdict) {
   const ScheduleCounts& counts = *params.state.tables.counts;
@@ -36,7 +30,6 @@ __device__ void wipe_control(PlanControl& control) {
   control.arrival.relaxed_seed();
   control.copies.relaxed_seed();
   control.copied.relaxed_seed();
-  control.weights.relaxed_seed();
   for (int i = 0; i < PlanControl::kNumJoints; ++i) {
     control.shares[i].relaxed_seed();
     control.joint[i].relaxed_seed(0);
@@ -45,8 +38,7 @@ __device__ void wipe_control(PlanControl& control) {
 }
 
 __global__ void __launch_bounds__(kPlanThreads, 1)
-    publish_plan_kernel(const __grid_constant__ PublishPlanParams params,
-                        std::int64_t shared_bytes) {
+    publish_plan_kernel(const __grid_constant__ PublishPlanParams params, std::int32_t num_warps) {
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ std::int64_t shared_arrival;
   __shared__ CallView view;
@@ -65,21 +57,19 @@ __global__ void __launch_bounds__(kPlanThreads, 1)
   if (arrival >= kMaxPlanBlocks) return;
 
   await_peers(params, spin, view);
-  const std::int64_t num_tokens = view.token_begin[kMaxRanks];
-  const std::int64_t max_rows = rows_bound(params.shape, num_tokens);
-  const SmallScratch small(shared, params.shape, num_tokens * params.shape.topk, max_rows);
-  const bool is_small = small.bytes <= shared_bytes;
+  bool speaks = arrival == 0;  // a rejected call's verdict is the same in every block
   if (view.verdict.code == VerdictCode::kGood) {
-    if (is_small) {
-      if (arrival == 0) build_small(params, view, small, max_rows);
-    } else {
-      const bool built = build_large(params, control, spin, view, max_rows);
-      if (!built && threadIdx.x == 0) view.verdict.code = VerdictCode::kGroupFailed;
+    // With one share the others have nothing to do.
+    if (arrival > 0 && num_plan_shares(params, view) == 1) return;
+    const TeamScratch team = bind_team_scratch(shared, params.shape, num_warps);
+    speaks = build(params, control, spin, view, team);
+    __syncthreads();
+    if (spin.failed()) {
+      speaks = true;
+      if (threadIdx.x == 0) view.verdict.code = VerdictCode::kGroupFailed;
     }
-    gather_weights(params, control, view);
   }
-  __syncthreads();
-  if (arrival == 0 && threadIdx.x == 0) write_verdict(params, view.verdict);
+  if (speaks && threadIdx.x == 0) write_verdict(params, view.verdict);
 }
 
 // One block. Lane q of warp 0 serves peer q; chunks are few.
@@ -126,6 +116,12 @@ Status device_limits(DeviceLimits& limits) {
   return Status::ok();
 }
 
+bool is_in_place(const PublishPlanParams& params) {
+  const Region own = params.peers.own();
+  return params.input.tokens == own.tokens && params.input.topk_ids == own.topk_ids &&
+         params.input.topk_weights == own.topk_weights;
+}
+
 }  // namespace
 
 Status prepare_publish_plan() {
@@ -146,10 +142,13 @@ Status launch_publish_plan(const PublishPlanParams& params, const PublishPlanLau
                            CUstream_st* stream) {
   DeviceLimits limits;
   if (Status status = device_limits(limits); !status.is_ok()) return status;
-  const int num_blocks = launch.num_blocks > 0 ? launch.num_blocks : limits.num_sms;
-  const std::int64_t shared_bytes = limits.dynamic_shared_bytes;
-  publish_plan_kernel<<<num_blocks, kPlanThreads, limits.dynamic_shared_bytes, stream>>>(
-      params, shared_bytes);
+  int num_blocks = launch.num_blocks > 0 ? launch.num_blocks : limits.num_sms;
+  // Nothing to copy: more blocks would only come and go.
+  if (is_in_place(params)) num_blocks = std::min(num_blocks, kMaxPlanBlocks);
+  const std::int32_t num_warps =
+      fitting_warps(params.shape, limits.dynamic_shared_bytes, kPlanWarps);
+  const auto shared_bytes = static_cast<std::size_t>(team_scratch_bytes(params.shape, num_warps));
+  publish_plan_kernel<<<num_blocks, kPlanThreads, shared_bytes, stream>>>(params, num_warps);
   SLIPSTREAM_RETURN_IF_CUDA(cudaGetLastError());
   return Status::ok();
 }

@@ -2,8 +2,7 @@
 // assigns them. Read publish_plan.h first.
 //
 // A block that has copied what it could takes part in planning if it is among the first
-// kMaxPlanBlocks to arrive; the others leave. Small calls are planned by one block in its shared
-// memory, with __syncthreads() for joints; large ones by all planning blocks in device memory.
+// kMaxPlanBlocks to arrive; the others leave.
 #pragma once
 
 #include <cstdint>
@@ -193,66 +192,65 @@ __device__ inline void await_peers(const PublishPlanParams& params,
   __syncthreads();
 }
 
-// ---- gather the routing -------------------------------------------------------------------------
+// ---- gather the routing and build ---------------------------------------------------------------
 
-// Copies values [begin, end) of the [S, K] array that the ranks hold in pieces.
-template <class T>
-__device__ void gather_pairs(const PublishPlanParams& params, const CallView& view,
-                             T* Region::*field, std::int64_t begin, std::int64_t end, T* target) {
+using PlanTeam = BlockTeam<kPlanThreads>;
+
+// Copies ids and weights of pairs [begin, end) of the [S, K] arrays that the ranks hold in pieces.
+__device__ inline void gather_pairs(const PublishPlanParams& params, const CallView& view,
+                                    std::int64_t begin, std::int64_t end) {
   const std::int64_t topk = params.shape.topk;
   for (std::int32_t rank = 0; rank < params.shape.num_ranks; ++rank) {
     const std::int64_t rank_begin = view.token_begin[rank] * topk;
     const std::int64_t from = max(begin, rank_begin);
     const std::int64_t to = min(end, view.token_begin[rank + 1] * topk);
-    const T* const source = params.peers.region(rank).*field;
+    if (from >= to) continue;
+    const Region region = params.peers.region(rank);
     // Eight loads in flight: each costs a round trip over the link.
-    constexpr int kInFlight = 8;
-    for (std::int64_t first = from + threadIdx.x; first < to; first += kInFlight * blockDim.x) {
-      T values[kInFlight];
+    constexpr int kInFlight = 4;
+    for (std::int64_t first = from + threadIdx.x; first < to; first += kInFlight * kPlanThreads) {
+      std::int32_t ids[kInFlight];
+      float weights[kInFlight];
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
-        const std::int64_t pair = first + i * blockDim.x;
-        if (pair < to) values[i] = source[pair - rank_begin];
+        const std::int64_t pair = first + i * kPlanThreads;
+        if (pair >= to) continue;
+        ids[i] = region.topk_ids[pair - rank_begin];
+        weights[i] = region.topk_weights[pair - rank_begin];
       }
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
-        const std::int64_t pair = first + i * blockDim.x;
-        if (pair < to) target[pair - begin] = values[i];
+        const std::int64_t pair = first + i * kPlanThreads;
+        if (pair >= to) continue;
+        params.state.topk_ids[pair] = ids[i];
+        params.state.topk_weights[pair] = weights[i];
       }
     }
   }
 }
 
-inline constexpr std::int64_t kWeightPairs = 8 * 1024;
-
-// The weights of all tokens, which only kernel 2 needs; by whoever has time.
-__device__ inline void gather_weights(const PublishPlanParams& params, PlanControl& control,
-                                      const CallView& view) {
-  __shared__ std::int64_t shared_part;
-  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * params.shape.topk;
-  const std::int64_t num_parts = (num_pairs + kWeightPairs - 1) / kWeightPairs;
-  for (;;) {
-    __syncthreads();
-    if (threadIdx.x == 0) shared_part = control.weights.relaxed_take(num_parts);
-    __syncthreads();
-    if (shared_part == protocol::kNoTicket) return;
-    const std::int64_t begin = shared_part * kWeightPairs;
-    const std::int64_t end = min(begin + kWeightPairs, num_pairs);
-    gather_pairs(params, view, &Region::topk_weights, begin, end,
-                 params.state.topk_weights + begin);
-  }
+// The routing of one share's tokens: consecutive in rotated order, so at most two ranges.
+__device__ inline void gather_share(const PublishPlanParams& params, const CallView& view,
+                                    const BuilderArgs& args, std::int32_t share) {
+  const builder::OwnerRanges owners(args);
+  const builder::Range tokens = builder::share_tokens(args, owners, share);
+  const std::int32_t first = owners.first_token(params.shape);
+  const std::int32_t until_wrap = owners.num_tokens() - first;
+  const std::int64_t topk = params.shape.topk;
+  const std::int32_t straight = min(tokens.end, until_wrap);
+  gather_pairs(params, view, (tokens.begin + first) * topk, (straight + first) * topk);
+  const std::int32_t wrapped = max(tokens.begin, until_wrap);
+  gather_pairs(params, view, (wrapped - until_wrap) * topk, (tokens.end - until_wrap) * topk);
+  __syncthreads();
 }
 
-// ---- build --------------------------------------------------------------------------------------
-
-// Seeds what kernels 1 and 2 count with; `worker` of num_workers warps.
-__device__ inline void seed_counters(const PublishPlanParams& params, std::int32_t worker,
-                                     std::int32_t num_workers) {
+// Seeds what kernels 1 and 2 count with. Shares deal it out.
+__device__ inline void seed_counters(const PublishPlanParams& params, std::int32_t num_tiles,
+                                     std::int32_t share, std::int32_t num_shares) {
   const CallState& state = params.state;
-  const std::int32_t num_tiles = state.tables.counts->num_tiles;
   const std::int32_t num_chunks = params.shape.chunks.num_chunks;
-  const std::int32_t first = worker * 32 + threadIdx.x % 32;
-  const std::int32_t step = num_workers * 32;
+  const std::int32_t first = share * kPlanThreads + static_cast<std::int32_t>(threadIdx.x);
+  const std::int32_t step = num_shares * kPlanThreads;
   for (std::int32_t tile = first; tile < num_tiles; tile += step)
     state.token_gates[tile].relaxed_seed(state.tables.slack[tile]);
   for (std::int64_t i = first; i < std::int64_t{num_tiles} * num_chunks; i += step)
@@ -262,133 +260,83 @@ __device__ inline void seed_counters(const PublishPlanParams& params, std::int32
   for (std::int32_t i = first; i < kNumDispensers; i += step) state.dispensers[i].relaxed_seed();
 }
 
-using Phase = void (*)(const BuilderArgs&, std::int32_t);
-
-// A block's shared memory as the small builder uses it. The ids become the slots in place: a pair's
-// id is read before its slot is written, by the same lane, and by nobody else.
-struct SmallScratch {
-  std::int32_t* slots;
-  std::int32_t* row_source;
-  std::int32_t* row_begin;
-  std::int32_t* tile_begin;
-  void* builder;
-  std::int64_t bytes;
-
-  SLIPSTREAM_HD SmallScratch(std::byte* base, const ScheduleShape& shape, std::int64_t num_pairs,
-                             std::int64_t max_rows) {
-    const std::int64_t groups = shape.num_groups() + 1;
-    auto* const words = reinterpret_cast<std::int32_t*>(base);
-    slots = words;
-    row_source = slots + num_pairs;
-    row_begin = row_source + max_rows;
-    tile_begin = row_begin + groups;
-    builder = tile_begin + groups;
-    bytes = (num_pairs + max_rows + 2 * groups) * std::int64_t{sizeof(std::int32_t)} +
-            builder_scratch_bytes(shape, kPlanWarps, max_rows);
-  }
-};
-
-// One block, its shared memory, no joints.
-__device__ inline void build_small(const PublishPlanParams& params, const CallView& view,
-                                   const SmallScratch& scratch, std::int64_t max_rows) {
-  const ScheduleShape& shape = params.shape;
-  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * shape.topk;
-  gather_pairs(params, view, &Region::topk_ids, 0, num_pairs, scratch.slots);
-  BuilderArgs args;
-  args.shape = shape;
-  args.num_workers = kPlanWarps;
-  args.tokens_per_rank = view.tokens;
-  args.topk_ids = scratch.slots;
-  args.tables = params.state.tables;
-  args.tables.slots = scratch.slots;
-  args.tables.row_source = scratch.row_source;
-  args.tables.expert_row_begin = scratch.row_begin;
-  args.tables.expert_tile_begin = scratch.tile_begin;
-  args.scratch = bind_builder_scratch(scratch.builder, shape, kPlanWarps, max_rows);
-  const std::int32_t warp = threadIdx.x / 32;
-  __syncthreads();
-  builder::count_groups<WarpLanes>(args, warp);
-  __syncthreads();
-  builder::scan_workers<WarpLanes>(args, warp);
-  __syncthreads();
-  builder::place_groups<WarpLanes>(args, warp);
-  __syncthreads();
-  builder::assign_slots<WarpLanes>(args, warp);
-  __syncthreads();
-  builder::count_flags<WarpLanes>(args, warp);
-  __syncthreads();
-  builder::write_orders<WarpLanes>(args, warp);
-  __syncthreads();
-  seed_counters(params, warp, kPlanWarps);
-  const ScheduleTables& tables = params.state.tables;
-  for (std::int64_t i = threadIdx.x; i < num_pairs; i += blockDim.x)
-    tables.slots[i] = scratch.slots[i];
-  const std::int32_t num_groups = shape.num_groups();
-  const std::int32_t num_rows = scratch.row_begin[num_groups];
-  for (std::int32_t i = threadIdx.x; i < num_rows; i += blockDim.x)
-    tables.row_source[i] = scratch.row_source[i];
-  for (std::int32_t i = threadIdx.x; i <= num_groups; i += blockDim.x) {
-    tables.expert_row_begin[i] = scratch.row_begin[i];
-    tables.expert_tile_begin[i] = scratch.tile_begin[i];
-  }
-}
-
-// All blocks that plan, device memory. Runs `share(index)` for kMaxPlanBlocks shares, each by
-// whichever block takes it, then waits for all of them. False: the group has failed.
+// One builder phase: takes shares and runs share(index) until none is left. Whoever waits at a joint
+// waits only for shares that running blocks have taken.
 template <class Share>
-__device__ bool run_joint(PlanControl& control, const protocol::SpinContext& spin,
-                          std::int32_t joint, Share share) {
+__device__ void take_shares(PlanControl& control, std::int32_t joint, std::int32_t num_shares,
+                            Share share) {
   __shared__ std::int64_t shared_index;
-  __shared__ bool shared_ready;
   for (;;) {
+    if (threadIdx.x == 0) shared_index = control.shares[joint].relaxed_take(num_shares);
     __syncthreads();
-    if (threadIdx.x == 0) shared_index = control.shares[joint].relaxed_take(kMaxPlanBlocks);
-    __syncthreads();
-    if (shared_index == protocol::kNoTicket) break;
-    share(static_cast<std::int32_t>(shared_index));
+    const std::int64_t index = shared_index;
+    if (index == protocol::kNoTicket) return;
+    share(static_cast<std::int32_t>(index));
     __syncthreads();
     if (threadIdx.x == 0) control.joint[joint].arrive();
   }
+}
+
+// False: the group has failed.
+__device__ inline bool pass_joint(PlanControl& control, const protocol::SpinContext& spin,
+                                  std::int32_t joint, std::int32_t num_shares) {
+  __shared__ bool shared_ready;
   if (threadIdx.x == 0) {
-    shared_ready = control.joint[joint].wait(kMaxPlanBlocks, spin, joint) ==
+    shared_ready = control.joint[joint].wait(num_shares, spin, joint) ==
                    protocol::SpinResult::kReady;
   }
   __syncthreads();
   return shared_ready;
 }
 
-__device__ inline bool build_large(const PublishPlanParams& params, PlanControl& control,
-                                   const protocol::SpinContext& spin, const CallView& view,
-                                   std::int64_t max_rows) {
-  const ScheduleShape& shape = params.shape;
-  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * shape.topk;
+// A share has work for every thread, and small calls are one block's and need no joints.
+__device__ inline std::int32_t num_plan_shares(const PublishPlanParams& params,
+                                               const CallView& view) {
+  const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * params.shape.topk;
+  const std::int64_t fitting = (num_pairs + kPlanThreads - 1) / kPlanThreads;
+  return static_cast<std::int32_t>(
+      max(std::int64_t{1}, min(fitting, std::int64_t{kMaxPlanBlocks})));
+}
+
+// All tables. True for the block that finished the last share.
+__device__ inline bool build(const PublishPlanParams& params, PlanControl& control,
+                             const protocol::SpinContext& spin, const CallView& view,
+                             const TeamScratch& team) {
+  __shared__ bool shared_last;
+  const std::int32_t num_shares = num_plan_shares(params, view);
   BuilderArgs args;
-  args.shape = shape;
-  args.num_workers = kMaxPlanWorkers;
+  args.shape = params.shape;
+  args.num_shares = num_shares;
   args.tokens_per_rank = view.tokens;
   args.topk_ids = params.state.topk_ids;
   args.tables = params.state.tables;
-  args.scratch =
-      bind_builder_scratch(params.state.builder_scratch, shape, kMaxPlanWorkers, max_rows);
-  const auto phase = [&](std::int32_t joint, Phase run) {
-    return run_joint(control, spin, joint, [&](std::int32_t share) {
-      run(args, share * kPlanWarps + static_cast<std::int32_t>(threadIdx.x / 32));
-    });
-  };
-  return run_joint(control, spin, 0,
-                   [&](std::int32_t share) {
-                     const std::int64_t begin = num_pairs * share / kMaxPlanBlocks;
-                     const std::int64_t end = num_pairs * (share + 1) / kMaxPlanBlocks;
-                     gather_pairs(params, view, &Region::topk_ids, begin, end,
-                                  params.state.topk_ids + begin);
-                   }) &&
-         phase(1, builder::count_groups<WarpLanes>) && phase(2, builder::scan_workers<WarpLanes>) &&
-         phase(3, builder::place_groups<WarpLanes>) && phase(4, builder::assign_slots<WarpLanes>) &&
-         phase(5, builder::count_flags<WarpLanes>) && phase(6, builder::write_orders<WarpLanes>) &&
-         run_joint(control, spin, 7, [&](std::int32_t share) {
-           seed_counters(params, share * kPlanWarps + static_cast<std::int32_t>(threadIdx.x / 32),
-                         kMaxPlanWorkers);
-         });
+  args.scratch = bind_builder_scratch(params.state.builder_scratch, params.shape, kMaxPlanBlocks,
+                                      rows_bound(params.shape, view.token_begin[kMaxRanks]));
+  std::int32_t counted = -1;
+  bool placed = false;
+  take_shares(control, 0, num_shares, [&](std::int32_t share) {
+    gather_share(params, view, args, share);
+    builder::count_share<PlanTeam>(args, team, share);
+    counted = share;
+  });
+  if (!pass_joint(control, spin, 0, num_shares)) return false;
+  take_shares(control, 1, num_shares, [&](std::int32_t share) {
+    builder::assign_share<PlanTeam>(args, team, share, counted == share);
+    counted = -1;
+    placed = true;
+  });
+  if (!pass_joint(control, spin, 1, num_shares)) return false;
+  bool last = false;
+  take_shares(control, 2, num_shares, [&](std::int32_t share) {
+    builder::order_share<PlanTeam>(args, team, share, placed);
+    placed = true;
+    seed_counters(params, team.tile_begin[params.shape.num_groups()], share, num_shares);
+    __syncthreads();
+    if (threadIdx.x == 0) shared_last = control.finished.arrive(num_shares);
+    __syncthreads();
+    last = last || shared_last;
+  });
+  return last;
 }
 
 }  // namespace slipstream::fused

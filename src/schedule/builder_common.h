@@ -1,10 +1,11 @@
-// What the builder's phases share: how work is cut into shares, which row a routed pair is, and
-// what one pair and one token write. Read builder_phases.h, which says how they play together.
+// What the builder's phases share: how work is cut into shares, and which row a routed pair is.
+// Read builder_phases.h, which says how they play together.
 #pragma once
 
 #include <cstdint>
 
 #include "schedule/builder_args.h"
+#include "schedule/team.h"
 #include "slipstream/routing.h"
 
 namespace slipstream::builder {
@@ -66,23 +67,31 @@ SLIPSTREAM_HD inline std::int32_t rotate(std::int32_t index, std::int32_t first,
   return index < until_wrap ? index + first : index - until_wrap;
 }
 
+// A share's tokens: consecutive in rotated order.
+SLIPSTREAM_HD inline Range share_tokens(const BuilderArgs& args, const OwnerRanges& owners,
+                                        std::int32_t share) {
+  return share_of(owners.num_tokens(), share, args.num_shares);
+}
+
 struct Pair {
   std::int32_t index;   // j * K + k
   std::int32_t expert;  // as the caller gave it
   std::int32_t group;   // -1 where no row
 };
 
+// `position`: of the pair in rotated order. Rotation is by whole tokens, hence by pairs too.
 SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& owners,
-                                    std::int32_t rotated_pair) {
+                                    std::int64_t position) {
   const ScheduleShape& shape = args.shape;
-  const std::int32_t k = rotated_pair % shape.topk;
-  const std::int32_t token =
-      rotate(rotated_pair / shape.topk, owners.first_token(shape), owners.num_tokens());
-  const std::int32_t index = token * shape.topk + k;
+  const std::int64_t num_pairs = std::int64_t{owners.num_tokens()} * shape.topk;
+  position += std::int64_t{owners.first_token(shape)} * shape.topk;
+  const auto index =
+      static_cast<std::int32_t>(position >= num_pairs ? position - num_pairs : position);
   const std::int32_t expert = args.topk_ids[index];
   if (!is_routed(expert, shape.num_experts)) return Pair{index, expert, -1};
   std::int32_t segment = 0;
   if (shape.num_segments > 1) {
+    const std::int32_t token = index / shape.topk;
     const Range range = owners.range_of(token);
     segment = static_cast<std::int32_t>(std::int64_t{token - range.begin} * shape.num_segments /
                                         (range.end - range.begin));
@@ -90,55 +99,57 @@ SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& 
   return Pair{index, expert, segment * shape.num_experts + expert};
 }
 
-// Writes one pair's entries; `before` rows of its group come earlier.
-SLIPSTREAM_HD inline void write_pair(const BuilderArgs& args, const Pair& pair,
-                                     std::int32_t before) {
-  const ScheduleTables& tables = args.tables;
-  const std::int32_t row_begin = tables.expert_row_begin[pair.group];
-  const std::int32_t tile_rows = args.scratch.group_tile_rows[pair.group];
-  const std::int32_t tile = tables.expert_tile_begin[pair.group] + before / tile_rows;
-  tables.slots[pair.index] = row_begin + before;
-  tables.slot_tile[pair.index] = tile;
-  tables.row_source[row_begin + before] = pair.index;
-  if (before % tile_rows != 0) return;
-  // Every tile has a real first row, so exactly one pair describes it.
-  const std::int32_t real_left = args.scratch.group_real_rows[pair.group] - before;
-  const std::int32_t left = tables.expert_row_begin[pair.group + 1] - row_begin - before;
-  const std::int32_t num_rows = real_left < tile_rows ? real_left : tile_rows;
-  tables.token_tile[tile] = TokenTile{pair.expert, row_begin + before, num_rows};
-  tables.slack[tile] = (left < tile_rows ? left : tile_rows) - num_rows;
-}
+// How a share's pairs are dealt to the warps that count: consecutive steps of one warp's width, the
+// same number for every warp.
+struct WarpSteps {
+  std::int64_t pair_begin;
+  std::int64_t pair_end;
+  std::int64_t num_steps;
 
-// Flags the rows of one token, whose slots are written. Returns whether it has any.
-SLIPSTREAM_HD inline bool flag_token(const BuilderArgs& args, std::int32_t token) {
+  template <class Team>
+  SLIPSTREAM_HD static WarpSteps of(const BuilderArgs& args, const TeamScratch& team,
+                                    const OwnerRanges& owners, std::int32_t share) {
+    const Range tokens = share_tokens(args, owners, share);
+    const std::int64_t begin = std::int64_t{tokens.begin} * args.shape.topk;
+    const std::int64_t end = std::int64_t{tokens.end} * args.shape.topk;
+    const std::int64_t step_pairs = std::int64_t{team.num_warps} * Team::kWarpWidth;
+    return WarpSteps{begin, end, (end - begin + step_pairs - 1) / step_pairs};
+  }
+
+  // -1 where the thread has no pair in this step.
+  template <class Team>
+  SLIPSTREAM_HD std::int64_t position(std::int64_t step, int thread, std::int32_t num_warps) const {
+    const int warp = thread / Team::kWarpWidth;
+    const int lane = thread % Team::kWarpWidth;
+    const std::int64_t at = pair_begin + (warp * num_steps + step) * Team::kWarpWidth + lane;
+    return warp < num_warps && at < pair_end ? at : -1;
+  }
+};
+
+// A token's smallest and largest slot; -1 where it has no row.
+struct SlotSpan {
+  std::int32_t smallest;
+  std::int32_t largest;
+};
+
+SLIPSTREAM_HD inline SlotSpan slot_span(const BuilderArgs& args, std::int32_t token) {
   const std::int32_t topk = args.shape.topk;
   const std::int32_t* const slots = args.tables.slots + std::int64_t{token} * topk;
-  std::int32_t smallest = -1;
-  std::int32_t largest = -1;
+  SlotSpan span{-1, -1};
   for (std::int32_t k = 0; k < topk; ++k) {
     const std::int32_t slot = slots[k];
-    if (slot >= 0 && (smallest < 0 || slot < smallest)) smallest = slot;
-    if (slot > largest) largest = slot;
+    if (slot >= 0 && (span.smallest < 0 || slot < span.smallest)) span.smallest = slot;
+    if (slot > span.largest) span.largest = slot;
   }
-  for (std::int32_t k = 0; k < topk; ++k) {
-    const std::int32_t slot = slots[k];
-    if (slot < 0) continue;
-    args.scratch.row_flags[slot] = static_cast<std::uint8_t>(
-        (slot == smallest ? kSmallestSlot : 0) | (slot == largest ? kLargestSlot : 0));
-  }
-  return largest >= 0;
+  return span;
 }
 
-// Adds get(totals) over workers [begin, end).
-template <class Lanes, class Get>
-SLIPSTREAM_HD std::int32_t sum_over_workers(const BuilderArgs& args, Range workers, Get get) {
-  typename Lanes::template Value<std::int32_t> sums;
-  Lanes::each([&](int lane) {
-    sums[lane] = 0;
-    for (std::int32_t worker = workers.begin + lane; worker < workers.end; worker += Lanes::kWidth)
-      sums[lane] += get(args.scratch.worker_totals[worker]);
-  });
-  return Lanes::sum(sums);
+SLIPSTREAM_HD inline std::int32_t count_bits(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __popc(word);
+#else
+  return __builtin_popcount(word);
+#endif
 }
 
 }  // namespace slipstream::builder

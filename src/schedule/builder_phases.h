@@ -1,369 +1,442 @@
-// The table builder as six phases without a sort, for host and device. The host drives them in
-// host_builder.cc to check them against golden.h; the GPU builder drives them as one kernel.
+// The table builder as three phases without a sort, for host and device. The host drives them in
+// host_builder.cc to check them against golden.h; publish_plan drives them on the GPU.
 //
-// A phase is a function of (args, worker). All workers of a phase run in any order or at once and
-// do not communicate: a worker writes only what is its own by the rules below and reads only what
-// earlier phases wrote. Between phases stands a barrier of all workers.
+// The tokens, in rotated order, are cut into consecutive shares. A phase is a function of (args,
+// team, share). All shares of a phase run in any order or at once and communicate only by bits that
+// they set; between phases stands a barrier of all shares.
 //
-//   phase          a worker's share       writes
-//   count_groups   rotated tokens         worker_rows[., worker], ids out of range
-//   scan_workers   groups                 worker_rows as sums over workers, sizes of its groups
-//   place_groups   groups                 expert_row_begin, expert_tile_begin, padding rows
-//   assign_slots   rotated tokens         slots, slot_tile, row_source, row_flags of its tokens;
-//                                         token_tile and slack of the tiles whose first row it has
-//   count_flags    rows                   number of flags among its rows
-//   write_orders   rows                   pull_order, job_order; worker 0 the counts
+//   phase         reads of other shares     writes
+//   count_share   nothing                   share_rows, share_totals; clears its part of the bits
+//   assign_share  share_rows                slots, slot_tile, row_source of its tokens; token_tile
+//                                           and slack of the tiles whose first row it has; bits
+//   order_share   share_totals, all bits    pull_order and job_order entries of its tokens;
+//                                           share 0 the counts
 //
 // Slots are a stable counting sort by (segment, expert) of the tokens in rotated order: from the
-// first token of `rank` upwards and around for local-first, from token 0 for ascending order. That
-// is the order inside a group: owners by distance, then token, then k. Stability: workers take
-// consecutive tokens and scan_workers adds up earlier workers; a worker takes consecutive steps of
-// Lanes::kWidth pairs; inside a step match() counts lower lanes with the same group.
+// first token of `rank` upwards and around for local-first, from token 0 for ascending order. That is
+// the order inside a group: owners by distance, then token, then k. Stability: shares are consecutive,
+// a share's warps take consecutive pairs, a warp takes consecutive steps of its width, and inside a
+// step match() counts lower threads with the same group.
 //
-// Orders are prefix sums: smallest slots of different tokens are different rows, so position in
-// pull_order = number of rows before it that are some token's smallest. Likewise job_order.
+// Orders are prefix sums: smallest slots of different tokens are different rows, so a token's position
+// in pull_order is the number of rows before its smallest slot that are some token's smallest.
+// Likewise job_order. Every team counts all bits itself: a bit a row is little, a barrier is dear.
 //
-// On a GPU: worker = warp, Lanes = WarpLanes. Estimate for 16384 rows, E 64: one cluster of 8 CTAs
-// of 16 warps, 128 workers of 4 steps each; worker_rows is 32 KB and stays in L2; 5 cluster
-// barriers. scan_workers costs groups * workers / 32 steps over all warps, so many groups want no
-// more workers than there are steps of work; a single CTA serves small calls.
+// On a GPU: team = block, share_rows and bits stay in L2, two barriers between blocks. Small calls
+// have one share and no barrier.
 #pragma once
 
 #include <cstdint>
 
 #include "schedule/builder_args.h"
 #include "schedule/builder_common.h"
-#include "schedule/lanes.h"
+#include "schedule/team.h"
 #include "schedule/tile_policy.h"
 #include "slipstream/routing.h"
 
 namespace slipstream::builder {
 
-template <class Lanes>
-SLIPSTREAM_HD void count_groups(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
+// ---- count_share --------------------------------------------------------------------------------
+
+// Rows of each group in each counting warp, then their exclusive sums over warps; on_pair sees each
+// loaded pair, on_group each group's total.
+template <class Team, class OnPair, class OnGroup>
+SLIPSTREAM_HD void count_rows(const BuilderArgs& args, const TeamScratch& team,
+                              const OwnerRanges& owners, std::int32_t share, OnPair on_pair,
+                              OnGroup on_group) {
+  const std::int32_t num_groups = args.shape.num_groups();
+  const std::int32_t num_entries = team.num_warps * num_groups;
+  Team::each([&](int thread) {
+    for (std::int32_t i = thread; i < num_entries; i += Team::kThreads) team.warp_rows[i] = 0;
+  });
+  Team::sync();
+
+  const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
+  for (std::int64_t step = 0; step < steps.num_steps; ++step) {
+    typename Team::template Value<std::int32_t> group;
+    Team::each([&](int thread) {
+      group[thread] = -1;
+      const std::int64_t position = steps.template position<Team>(step, thread, team.num_warps);
+      if (position < 0) return;
+      const Pair pair = load_pair(args, owners, position);
+      group[thread] = pair.group;
+      on_pair(thread, pair);
+    });
+    const auto equal = Team::match(group);
+    Team::each([&](int thread) {
+      if (group[thread] < 0 || equal[thread].rank != equal[thread].count - 1) return;
+      team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] += equal[thread].count;
+    });
+    Team::warp_sync();
+  }
+  Team::sync();
+
+  Team::each([&](int thread) {
+    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads) {
+      std::int32_t before = 0;
+      for (std::int32_t warp = 0; warp < team.num_warps; ++warp) {
+        std::int32_t& rows = team.warp_rows[warp * num_groups + group];
+        const std::int32_t rows_of_warp = rows;
+        rows = before;
+        before += rows_of_warp;
+      }
+      on_group(group, before);
+    }
+  });
+}
+
+template <class Team>
+SLIPSTREAM_HD void count_share(const BuilderArgs& args, const TeamScratch& team,
+                               std::int32_t share) {
+  const OwnerRanges owners(args);
+  // Clears its part of the bits, for as many rows as there can be.
+  const std::int64_t max_rows = rows_bound(args.shape, owners.num_tokens());
+  const Range words =
+      share_of(static_cast<std::int32_t>(bit_words(max_rows)), share, args.num_shares);
+  Team::each([&](int thread) {
+    for (std::int32_t word = words.begin + thread; word < words.end; word += Team::kThreads) {
+      args.scratch.smallest_bits[word] = 0;
+      args.scratch.largest_bits[word] = 0;
+    }
+  });
+
+  // Two sums in one: ids out of range above, rows below.
+  typename Team::template Value<std::int64_t> counted;
+  typename Team::template Value<std::uint32_t> first_invalid;
+  Team::each([&](int thread) {
+    counted[thread] = 0;
+    first_invalid[thread] = 0;
+  });
+  const std::int32_t num_experts = args.shape.num_experts;
+  std::int32_t* const share_rows =
+      args.scratch.share_rows + std::int64_t{share} * args.shape.num_groups();
+  count_rows<Team>(
+      args, team, owners, share,
+      [&](int thread, const Pair& pair) {
+        counted[thread] += pair.group >= 0 ? 1 : 0;
+        if (!is_invalid_id(pair.expert, num_experts)) return;
+        counted[thread] += std::int64_t{1} << 32;
+        // The smallest index, as the largest complement: 0 is "none".
+        const std::uint32_t complement = ~static_cast<std::uint32_t>(pair.index);
+        if (complement > first_invalid[thread]) first_invalid[thread] = complement;
+      },
+      [&](std::int32_t group, std::int32_t rows) { share_rows[group] = rows; });
+  const std::int64_t all_counted = Team::exclusive_sum(counted);
+  const std::uint32_t first = ~Team::max(first_invalid);
+  Team::each([&](int thread) {
+    if (thread != 0) return;
+    ShareTotals& totals = args.scratch.share_totals[share];
+    totals.num_invalid_ids = static_cast<std::int32_t>(all_counted >> 32);
+    totals.num_real_rows = static_cast<std::int32_t>(all_counted & 0x7fffffff);
+    totals.first_invalid_pair = first;
+  });
+}
+
+// ---- assign_share -------------------------------------------------------------------------------
+
+// Where the groups begin, found by every team for itself: rows and tiles of all shares, and where
+// the share's own rows begin. Share 0 writes it down.
+template <class Team>
+SLIPSTREAM_HD void place_groups(const BuilderArgs& args, const TeamScratch& team,
+                                std::int32_t share) {
+  const std::int32_t num_groups = args.shape.num_groups();
+  const std::int32_t groups_per_thread = ceil_div(num_groups, Team::kThreads);
+  typename Team::template Value<std::int64_t> sums;  // tiles above, rows below
+  Team::each([&](int thread) {
+    sums[thread] = 0;
+    const std::int32_t first = thread * groups_per_thread;
+    for (std::int32_t group = first; group < first + groups_per_thread && group < num_groups;
+         ++group) {
+      std::int32_t before = 0;
+      std::int32_t rows = 0;
+      for (std::int32_t other = 0; other < args.num_shares; ++other) {
+        const std::int32_t of_other =
+            args.scratch.share_rows[std::int64_t{other} * num_groups + group];
+        before += other < share ? of_other : 0;
+        rows += of_other;
+      }
+      const GroupTiles tiles = group_tiles(args.shape, rows);
+      team.slot_base[group] = before;
+      team.real_rows[group] = rows;
+      team.tile_rows[group] = tiles.tile_rows;
+      sums[thread] += (std::int64_t{tiles.num_tiles} << 32) + tiles.num_rows;
+    }
+  });
+  const std::int64_t total = Team::exclusive_sum(sums);
+  Team::each([&](int thread) {
+    const std::int32_t first = thread * groups_per_thread;
+    std::int64_t at = sums[thread];
+    for (std::int32_t group = first; group < first + groups_per_thread && group < num_groups;
+         ++group) {
+      const auto row = static_cast<std::int32_t>(at & 0x7fffffff);
+      const auto tile = static_cast<std::int32_t>(at >> 32);
+      team.row_begin[group] = row;
+      team.tile_begin[group] = tile;
+      team.slot_base[group] += row;
+      if (share == 0) {
+        args.tables.expert_row_begin[group] = row;
+        args.tables.expert_tile_begin[group] = tile;
+      }
+      const GroupTiles tiles = group_tiles(args.shape, team.real_rows[group]);
+      at += (std::int64_t{tiles.num_tiles} << 32) + tiles.num_rows;
+    }
+    if (thread != 0) return;
+    team.row_begin[num_groups] = static_cast<std::int32_t>(total & 0x7fffffff);
+    team.tile_begin[num_groups] = static_cast<std::int32_t>(total >> 32);
+    if (share != 0) return;
+    args.tables.expert_row_begin[num_groups] = team.row_begin[num_groups];
+    args.tables.expert_tile_begin[num_groups] = team.tile_begin[num_groups];
+  });
+  Team::sync();
+}
+
+// Groups are dealt out to shares, a group to a warp.
+template <class Team>
+SLIPSTREAM_HD void write_padding(const BuilderArgs& args, const TeamScratch& team,
+                                 std::int32_t share) {
+  if (args.shape.tile_policy != TilePolicy::kFixed128) return;
+  Team::each([&](int thread) {
+    const std::int32_t warp = share * Team::kWarps + thread / Team::kWarpWidth;
+    for (std::int32_t group = warp; group < args.shape.num_groups();
+         group += args.num_shares * Team::kWarps) {
+      const std::int32_t end = team.row_begin[group + 1];
+      const std::int32_t begin = team.row_begin[group] + team.real_rows[group];
+      for (std::int32_t row = begin + thread % Team::kWarpWidth; row < end; row += Team::kWarpWidth)
+        args.tables.row_source[row] = -1;
+    }
+  });
+}
+
+SLIPSTREAM_HD inline void write_pair(const BuilderArgs& args, const TeamScratch& team,
+                                     const Pair& pair, std::int32_t slot) {
+  const ScheduleTables& tables = args.tables;
+  const std::int32_t row_begin = team.row_begin[pair.group];
+  const std::int32_t tile_rows = team.tile_rows[pair.group];
+  const std::int32_t before = slot - row_begin;
+  const std::int32_t tile_of_group = before / tile_rows;
+  const std::int32_t tile = team.tile_begin[pair.group] + tile_of_group;
+  tables.slots[pair.index] = slot;
+  tables.slot_tile[pair.index] = tile;
+  tables.row_source[slot] = pair.index;
+  if (before != tile_of_group * tile_rows) return;
+  // Every tile has a real first row, so exactly one pair describes it.
+  const std::int32_t real_left = team.real_rows[pair.group] - before;
+  const std::int32_t left = team.row_begin[pair.group + 1] - slot;
+  const std::int32_t num_rows = real_left < tile_rows ? real_left : tile_rows;
+  tables.token_tile[tile] = TokenTile{pair.expert, slot, num_rows};
+  tables.slack[tile] = (left < tile_rows ? left : tile_rows) - num_rows;
+}
+
+// Flags the smallest and the largest slot of each token, and counts tokens that have one.
+template <class Team>
+SLIPSTREAM_HD void flag_tokens(const BuilderArgs& args, const TeamScratch& team,
+                               const OwnerRanges& owners, std::int32_t share) {
+  Team::each([&](int thread) {
+    for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads) team.owner_tokens[rank] = 0;
+  });
+  Team::sync();
+  const Range tokens = share_tokens(args, owners, share);
+  Team::each([&](int thread) {
+    for (std::int32_t i = tokens.begin + thread; i < tokens.end; i += Team::kThreads) {
+      const std::int32_t token = rotate(i, owners.first_token(args.shape), owners.num_tokens());
+      const SlotSpan span = slot_span(args, token);
+      if (span.largest < 0) continue;
+      Team::set_bits(args.scratch.smallest_bits + span.smallest / 32, 1U << span.smallest % 32);
+      Team::set_bits(args.scratch.largest_bits + span.largest / 32, 1U << span.largest % 32);
+      Team::add(team.owner_tokens + owners.owner_of(token), 1);
+    }
+  });
+  Team::sync();
+  Team::each([&](int thread) {
+    for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads)
+      args.scratch.share_totals[share].owner_tokens[rank] = team.owner_tokens[rank];
+  });
+}
+
+// `counted`: this team ran count_share for this share last, so that warp_rows still hold.
+template <class Team>
+SLIPSTREAM_HD void assign_share(const BuilderArgs& args, const TeamScratch& team,
+                                std::int32_t share, bool counted) {
   const OwnerRanges owners(args);
   const std::int32_t num_groups = args.shape.num_groups();
-  std::int32_t* const rows = args.scratch.worker_rows + worker;
-  const std::int64_t stride = args.num_workers;
-  Lanes::each([&](int lane) {
-    for (std::int32_t group = lane; group < num_groups; group += Lanes::kWidth)
-      rows[group * stride] = 0;
-  });
-  Lanes::sync();
-
-  Int32 num_invalid;
-  typename Lanes::template Value<std::uint32_t> first_invalid;
-  Lanes::each([&](int lane) {
-    num_invalid[lane] = 0;
-    first_invalid[lane] = 0xffffffffU;
-  });
-  const Range tokens = share_of(owners.num_tokens(), worker, args.num_workers);
-  const std::int32_t pair_end = tokens.end * args.shape.topk;
-  for (std::int32_t step = tokens.begin * args.shape.topk; step < pair_end; step += Lanes::kWidth) {
-    Int32 group;
-    Lanes::each([&](int lane) {
-      group[lane] = -1;
-      if (step + lane >= pair_end) return;
-      const Pair pair = load_pair(args, owners, step + lane);
-      group[lane] = pair.group;
-      if (is_invalid_id(pair.expert, args.shape.num_experts)) {
-        num_invalid[lane] += 1;
-        const auto index = static_cast<std::uint32_t>(pair.index);
-        if (index < first_invalid[lane]) first_invalid[lane] = index;
-      }
-    });
-    const auto equal = Lanes::match(group);
-    Lanes::each([&](int lane) {
-      const bool is_last = equal[lane].rank == equal[lane].count - 1;
-      if (group[lane] >= 0 && is_last) rows[group[lane] * stride] += equal[lane].count;
-    });
-    Lanes::sync();
+  if (!counted) {
+    count_rows<Team>(
+        args, team, owners, share, [](int, const Pair&) {}, [](std::int32_t, std::int32_t) {});
   }
+  place_groups<Team>(args, team, share);
+  write_padding<Team>(args, team, share);
 
-  const std::int32_t all_invalid = Lanes::sum(num_invalid);
-  const std::uint32_t all_first_invalid = Lanes::min(first_invalid);
-  Lanes::each([&](int lane) {
-    if (lane != 0) return;
-    args.scratch.worker_totals[worker].num_invalid_ids = all_invalid;
-    args.scratch.worker_totals[worker].first_invalid_pair = all_first_invalid;
-  });
-}
-
-template <class Lanes>
-SLIPSTREAM_HD void scan_workers(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
-  WorkerTotals totals{};
-  const Range groups = share_of(args.shape.num_groups(), worker, args.num_workers);
-  for (std::int32_t group = groups.begin; group < groups.end; ++group) {
-    std::int32_t* const rows = args.scratch.worker_rows + std::int64_t{group} * args.num_workers;
-    std::int32_t before = 0;
-    for (std::int32_t step = 0; step < args.num_workers; step += Lanes::kWidth) {
-      Int32 sums;
-      Lanes::each(
-          [&](int lane) { sums[lane] = step + lane < args.num_workers ? rows[step + lane] : 0; });
-      const std::int32_t step_total = Lanes::exclusive_sum(sums);
-      Lanes::each([&](int lane) {
-        if (step + lane < args.num_workers) rows[step + lane] = before + sums[lane];
-      });
-      before += step_total;
-    }
-    const GroupTiles tiles = group_tiles(args.shape, before);
-    totals.num_real_rows += before;
-    totals.num_rows += tiles.num_rows;
-    totals.num_tiles += tiles.num_tiles;
-    if (tiles.capacity > totals.max_tile_rows) totals.max_tile_rows = tiles.capacity;
-    Lanes::each([&](int lane) {
-      if (lane == 0) args.scratch.group_real_rows[group] = before;
-    });
-  }
-  Lanes::each([&](int lane) {
-    if (lane != 0) return;
-    WorkerTotals& mine = args.scratch.worker_totals[worker];
-    mine.num_real_rows = totals.num_real_rows;
-    mine.num_rows = totals.num_rows;
-    mine.num_tiles = totals.num_tiles;
-    mine.max_tile_rows = totals.max_tile_rows;
-  });
-}
-
-template <class Lanes>
-SLIPSTREAM_HD void place_groups(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
-  const ScheduleTables& tables = args.tables;
-  const Range earlier{0, worker};
-  std::int32_t row = sum_over_workers<Lanes>(
-      args, earlier, [](const WorkerTotals& totals) { return totals.num_rows; });
-  std::int32_t tile = sum_over_workers<Lanes>(
-      args, earlier, [](const WorkerTotals& totals) { return totals.num_tiles; });
-  const Range groups = share_of(args.shape.num_groups(), worker, args.num_workers);
-  for (std::int32_t step = groups.begin; step < groups.end; step += Lanes::kWidth) {
-    Int32 rows;
-    Int32 tiles;
-    Lanes::each([&](int lane) {
-      const std::int32_t group = step + lane;
-      rows[lane] = 0;
-      tiles[lane] = 0;
-      if (group >= groups.end) return;
-      const GroupTiles shape = group_tiles(args.shape, args.scratch.group_real_rows[group]);
-      args.scratch.group_tile_rows[group] = shape.tile_rows;
-      rows[lane] = shape.num_rows;
-      tiles[lane] = shape.num_tiles;
-    });
-    const std::int32_t step_rows = Lanes::exclusive_sum(rows);
-    const std::int32_t step_tiles = Lanes::exclusive_sum(tiles);
-    Lanes::each([&](int lane) {
-      const std::int32_t group = step + lane;
-      if (group >= groups.end) return;
-      tables.expert_row_begin[group] = row + rows[lane];
-      tables.expert_tile_begin[group] = tile + tiles[lane];
-    });
-    row += step_rows;
-    tile += step_tiles;
-  }
-  // The last worker's share of the groups is never empty, so it ends at the end.
-  Lanes::each([&](int lane) {
-    if (lane != 0 || worker != args.num_workers - 1) return;
-    tables.expert_row_begin[groups.end] = row;
-    tables.expert_tile_begin[groups.end] = tile;
-  });
-  Lanes::sync();
-
-  for (std::int32_t group = groups.begin; group < groups.end; ++group) {
-    const std::int32_t real_rows = args.scratch.group_real_rows[group];
-    const std::int32_t num_rows = group_tiles(args.shape, real_rows).num_rows;
-    const std::int32_t row_begin = tables.expert_row_begin[group];
-    Lanes::each([&](int lane) {
-      for (std::int32_t i = real_rows + lane; i < num_rows; i += Lanes::kWidth) {
-        tables.row_source[row_begin + i] = -1;
-        args.scratch.row_flags[row_begin + i] = 0;
-      }
-    });
-  }
-}
-
-template <class Lanes>
-SLIPSTREAM_HD void assign_slots(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
-  const OwnerRanges owners(args);
-  std::int32_t* const rows = args.scratch.worker_rows + worker;
-  const std::int64_t stride = args.num_workers;
-  const Range tokens = share_of(owners.num_tokens(), worker, args.num_workers);
-  const std::int32_t pair_end = tokens.end * args.shape.topk;
-  for (std::int32_t step = tokens.begin * args.shape.topk; step < pair_end; step += Lanes::kWidth) {
-    typename Lanes::template Value<Pair> pairs;
-    Int32 group;
-    Int32 before;
-    Lanes::each([&](int lane) {
-      group[lane] = -1;
-      before[lane] = 0;
-      if (step + lane >= pair_end) return;
-      pairs[lane] = load_pair(args, owners, step + lane);
-      group[lane] = pairs[lane].group;
-      if (group[lane] >= 0) {
-        before[lane] = rows[group[lane] * stride];
+  const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
+  for (std::int64_t step = 0; step < steps.num_steps; ++step) {
+    typename Team::template Value<Pair> pairs;
+    typename Team::template Value<std::int32_t> group;
+    typename Team::template Value<std::int32_t> before;
+    Team::each([&](int thread) {
+      group[thread] = -1;
+      before[thread] = 0;
+      const std::int64_t position = steps.template position<Team>(step, thread, team.num_warps);
+      if (position < 0) return;
+      pairs[thread] = load_pair(args, owners, position);
+      group[thread] = pairs[thread].group;
+      if (group[thread] >= 0) {
+        before[thread] = team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]];
       } else {
-        args.tables.slots[pairs[lane].index] = -1;
-        args.tables.slot_tile[pairs[lane].index] = -1;
+        args.tables.slots[pairs[thread].index] = -1;
+        args.tables.slot_tile[pairs[thread].index] = -1;
       }
     });
-    Lanes::sync();
-    const auto equal = Lanes::match(group);
-    Lanes::each([&](int lane) {
-      if (group[lane] < 0) return;
-      write_pair(args, pairs[lane], before[lane] + equal[lane].rank);
-      if (equal[lane].rank == equal[lane].count - 1)
-        rows[group[lane] * stride] = before[lane] + equal[lane].count;
+    Team::warp_sync();
+    const auto equal = Team::match(group);
+    Team::each([&](int thread) {
+      if (group[thread] < 0) return;
+      const std::int32_t slot = team.slot_base[group[thread]] + before[thread] + equal[thread].rank;
+      write_pair(args, team, pairs[thread], slot);
+      if (equal[thread].rank != equal[thread].count - 1) return;
+      team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] =
+          before[thread] + equal[thread].count;
     });
-    Lanes::sync();
+    Team::warp_sync();
   }
-
-  Int32 owner_tokens[kMaxRanks];
-  Lanes::each([&](int lane) {
-    for (int rank = 0; rank < kMaxRanks; ++rank) owner_tokens[rank][lane] = 0;
-    for (std::int32_t i = tokens.begin + lane; i < tokens.end; i += Lanes::kWidth) {
-      const std::int32_t token = rotate(i, owners.first_token(args.shape), owners.num_tokens());
-      if (!flag_token(args, token)) continue;
-      const std::int32_t owner = owners.owner_of(token);
-      for (int rank = 0; rank < kMaxRanks; ++rank)
-        owner_tokens[rank][lane] += rank == owner ? 1 : 0;
-    }
-  });
-  for (int rank = 0; rank < kMaxRanks; ++rank) {
-    const std::int32_t num_tokens = Lanes::sum(owner_tokens[rank]);
-    Lanes::each([&](int lane) {
-      if (lane != 0 || rank >= args.shape.num_ranks) return;
-      args.scratch.worker_owner_tokens[worker * args.shape.num_ranks + rank] = num_tokens;
-    });
-  }
+  Team::sync();
+  flag_tokens<Team>(args, team, owners, share);
 }
 
-template <class Lanes>
-SLIPSTREAM_HD void count_flags(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
-  Int32 num_smallest;
-  Int32 num_largest;
-  const std::int32_t num_rows = args.tables.expert_row_begin[args.shape.num_groups()];
-  const Range rows = share_of(num_rows, worker, args.num_workers);
-  Lanes::each([&](int lane) {
-    num_smallest[lane] = 0;
-    num_largest[lane] = 0;
-    for (std::int32_t row = rows.begin + lane; row < rows.end; row += Lanes::kWidth) {
-      num_smallest[lane] += (args.scratch.row_flags[row] & kSmallestSlot) != 0 ? 1 : 0;
-      num_largest[lane] += (args.scratch.row_flags[row] & kLargestSlot) != 0 ? 1 : 0;
-    }
-  });
-  const std::int32_t all_smallest = Lanes::sum(num_smallest);
-  const std::int32_t all_largest = Lanes::sum(num_largest);
-  Lanes::each([&](int lane) {
-    if (lane != 0) return;
-    args.scratch.worker_totals[worker].num_smallest = all_smallest;
-    args.scratch.worker_totals[worker].num_largest = all_largest;
-  });
+// ---- order_share --------------------------------------------------------------------------------
 
-  // Owners are dealt out to workers.
-  const std::int32_t num_ranks = args.shape.num_ranks;
-  for (std::int32_t owner = worker; owner < num_ranks; owner += args.num_workers) {
-    Int32 tokens;
-    Lanes::each([&](int lane) {
-      tokens[lane] = 0;
-      for (std::int32_t other = lane; other < args.num_workers; other += Lanes::kWidth)
-        tokens[lane] += args.scratch.worker_owner_tokens[other * num_ranks + owner];
-    });
-    const std::int32_t all_tokens = Lanes::sum(tokens);
-    Lanes::each([&](int lane) {
-      if (lane == 0) args.scratch.owner_tokens[owner] = all_tokens;
-    });
+// Flagged rows before a row. Word prefixes lie `words_per_prefix` words apart.
+struct BitRanks {
+  const std::uint32_t* bits;
+  const std::int32_t* prefix;
+  std::int32_t words_per_prefix;
+
+  SLIPSTREAM_HD std::int32_t before(std::int32_t row) const {
+    const std::int32_t word = row / 32;
+    const std::int32_t first = word / words_per_prefix;
+    std::int32_t count = prefix[first];
+    for (std::int32_t i = first * words_per_prefix; i < word; ++i) count += count_bits(bits[i]);
+    return count + count_bits(bits[word] & ((1U << row % 32) - 1U));
   }
+};
+
+// Fills `prefix` and returns the number of all flags, by every team for itself.
+template <class Team>
+SLIPSTREAM_HD std::int32_t rank_bits(const BitRanks& ranks, std::int32_t* prefix,
+                                     std::int32_t num_words) {
+  const std::int32_t num_prefixes = ceil_div(num_words, ranks.words_per_prefix);
+  const std::int32_t per_thread = ceil_div(num_prefixes, Team::kThreads);
+  typename Team::template Value<std::int64_t> sums;
+  const auto visit = [&](int thread, auto on_prefix) {
+    std::int32_t count = 0;
+    for (std::int32_t i = thread * per_thread; i < (thread + 1) * per_thread && i < num_prefixes;
+         ++i) {
+      on_prefix(i, count);
+      const std::int32_t begin = i * ranks.words_per_prefix;
+      for (std::int32_t word = begin; word < begin + ranks.words_per_prefix && word < num_words;
+           ++word)
+        count += count_bits(ranks.bits[word]);
+    }
+    return count;
+  };
+  Team::each([&](int thread) {
+    sums[thread] = visit(thread, [](std::int32_t, std::int32_t) {});
+  });
+  const std::int64_t total = Team::exclusive_sum(sums);
+  Team::each([&](int thread) {
+    visit(thread, [&](std::int32_t i, std::int32_t count) {
+      prefix[i] = static_cast<std::int32_t>(sums[thread]) + count;
+    });
+  });
+  return static_cast<std::int32_t>(total);
 }
 
-// Worker 0's extra part of write_orders.
-template <class Lanes>
-SLIPSTREAM_HD void write_counts(const BuilderArgs& args, std::int32_t num_null_jobs) {
-  const OwnerRanges owners(args);
+// Share 0's extra part.
+template <class Team>
+SLIPSTREAM_HD void write_counts(const BuilderArgs& args, const TeamScratch& team,
+                                const OwnerRanges& owners, std::int32_t num_pull_tokens,
+                                std::int32_t num_null_jobs) {
   const ScheduleShape& shape = args.shape;
-  const Range all{0, args.num_workers};
-  ScheduleCounts counts{};
-  counts.num_tokens = owners.num_tokens();
-  counts.num_real_rows = sum_over_workers<Lanes>(
-      args, all, [](const WorkerTotals& totals) { return totals.num_real_rows; });
-  counts.num_rows = args.tables.expert_row_begin[shape.num_groups()];
-  counts.num_tiles = args.tables.expert_tile_begin[shape.num_groups()];
-  counts.num_pull_tokens = sum_over_workers<Lanes>(
-      args, all, [](const WorkerTotals& totals) { return totals.num_smallest; });
-  counts.num_jobs = counts.num_pull_tokens + num_null_jobs;
-  counts.num_invalid_ids = sum_over_workers<Lanes>(
-      args, all, [](const WorkerTotals& totals) { return totals.num_invalid_ids; });
-
-  typename Lanes::template Value<std::uint32_t> first_invalid;
-  typename Lanes::template Value<std::int32_t> tile_rows;
-  Lanes::each([&](int lane) {
-    first_invalid[lane] = 0xffffffffU;
-    tile_rows[lane] = 0;
-    for (std::int32_t worker = lane; worker < args.num_workers; worker += Lanes::kWidth) {
-      const WorkerTotals& totals = args.scratch.worker_totals[worker];
-      if (totals.first_invalid_pair < first_invalid[lane])
-        first_invalid[lane] = totals.first_invalid_pair;
-      if (totals.max_tile_rows > tile_rows[lane]) tile_rows[lane] = totals.max_tile_rows;
+  const std::int32_t num_groups = shape.num_groups();
+  typename Team::template Value<std::uint32_t> tile_rows;
+  Team::each([&](int thread) {
+    tile_rows[thread] = 0;
+    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads) {
+      const auto capacity =
+          static_cast<std::uint32_t>(group_tiles(shape, team.real_rows[group]).capacity);
+      if (capacity > tile_rows[thread]) tile_rows[thread] = capacity;
     }
   });
-  // All ones, none found, becomes -1.
-  counts.first_invalid_pair = static_cast<std::int32_t>(Lanes::min(first_invalid));
-  counts.max_tile_rows = Lanes::max(tile_rows);
-
-  Lanes::each([&](int lane) {
-    if (lane != 0) return;
+  const std::uint32_t max_tile_rows = Team::max(tile_rows);
+  Team::each([&](int thread) {
+    if (thread != 0) return;
+    ScheduleCounts counts{};
+    std::uint32_t first_invalid = ~0U;
+    for (std::int32_t share = 0; share < args.num_shares; ++share) {
+      const ShareTotals& totals = args.scratch.share_totals[share];
+      counts.num_real_rows += totals.num_real_rows;
+      counts.num_invalid_ids += totals.num_invalid_ids;
+      if (totals.first_invalid_pair < first_invalid) first_invalid = totals.first_invalid_pair;
+    }
+    counts.num_tokens = owners.num_tokens();
+    counts.num_rows = team.row_begin[num_groups];
+    counts.num_tiles = team.tile_begin[num_groups];
+    counts.num_pull_tokens = num_pull_tokens;
+    counts.num_jobs = num_pull_tokens + num_null_jobs;
+    counts.first_invalid_pair = static_cast<std::int32_t>(first_invalid);  // all ones become -1
+    counts.max_tile_rows = static_cast<std::int32_t>(max_tile_rows);
     *args.tables.counts = counts;
     std::int32_t null_job = 0;
-    for (int owner = 0; owner < kMaxRanks; ++owner) {
-      if (owner >= shape.num_ranks) break;
-      const std::int32_t tokens = args.scratch.owner_tokens[owner];
-      args.tables.owner_token_begin[owner] = owners.begin[owner];
+    for (std::int32_t owner = 0; owner < shape.num_ranks; ++owner) {
+      const std::int32_t tokens = team.owner_tokens[owner];
       args.tables.owner_num_jobs[owner] = tokens > 0 ? tokens : 1;
       if (tokens == 0) args.tables.job_order[null_job++] = -1 - owner;
     }
-    args.tables.owner_token_begin[shape.num_ranks] = owners.num_tokens();
+    for (int rank = 0; rank <= kMaxRanks; ++rank)
+      if (rank <= shape.num_ranks) args.tables.owner_token_begin[rank] = owners.begin[rank];
   });
 }
 
-template <class Lanes>
-SLIPSTREAM_HD void write_orders(const BuilderArgs& args, std::int32_t worker) {
-  using Int32 = typename Lanes::template Value<std::int32_t>;
+// `placed`: this team ran assign_share for some share of this call, so that it knows where the groups
+// begin.
+template <class Team>
+SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
+                               std::int32_t share, bool placed) {
+  const OwnerRanges owners(args);
+  if (!placed) place_groups<Team>(args, team, args.num_shares);  // no share: writes no table
+  Team::sync();
+  Team::each([&](int thread) {
+    for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads) {
+      std::int32_t tokens = 0;
+      for (std::int32_t other = 0; other < args.num_shares; ++other)
+        tokens += args.scratch.share_totals[other].owner_tokens[rank];
+      team.owner_tokens[rank] = tokens;
+    }
+  });
+  const std::int32_t num_words =
+      static_cast<std::int32_t>(bit_words(team.row_begin[args.shape.num_groups()]));
+  const std::int32_t words_per_prefix = num_words <= team.prefix_words
+                                            ? 1
+                                            : ceil_div(num_words, team.prefix_words);
+  std::int32_t* const largest_prefix = team.bit_prefix + team.prefix_words;
+  const BitRanks smallest{args.scratch.smallest_bits, team.bit_prefix, words_per_prefix};
+  const BitRanks largest{args.scratch.largest_bits, largest_prefix, words_per_prefix};
+  const std::int32_t num_pull_tokens = rank_bits<Team>(smallest, team.bit_prefix, num_words);
+  rank_bits<Team>(largest, largest_prefix, num_words);
+  Team::sync();
+
   std::int32_t num_null_jobs = 0;
   for (std::int32_t owner = 0; owner < args.shape.num_ranks; ++owner)
-    num_null_jobs += args.scratch.owner_tokens[owner] == 0 ? 1 : 0;
-  if (worker == 0) write_counts<Lanes>(args, num_null_jobs);
-
-  const Range earlier{0, worker};
-  std::int32_t pull = sum_over_workers<Lanes>(
-      args, earlier, [](const WorkerTotals& totals) { return totals.num_smallest; });
-  std::int32_t job =
-      num_null_jobs + sum_over_workers<Lanes>(args, earlier, [](const WorkerTotals& totals) {
-        return totals.num_largest;
-      });
-  const std::int32_t num_rows = args.tables.expert_row_begin[args.shape.num_groups()];
-  const Range rows = share_of(num_rows, worker, args.num_workers);
-  for (std::int32_t step = rows.begin; step < rows.end; step += Lanes::kWidth) {
-    // Both flags in one scan: a step has at most 32 of each.
-    Int32 flags;
-    Int32 sums;
-    Lanes::each([&](int lane) {
-      flags[lane] = step + lane < rows.end ? args.scratch.row_flags[step + lane] : 0;
-      sums[lane] = ((flags[lane] & kSmallestSlot) != 0 ? 1 : 0) +
-                   ((flags[lane] & kLargestSlot) != 0 ? 0x10000 : 0);
-    });
-    const std::int32_t step_sums = Lanes::exclusive_sum(sums);
-    Lanes::each([&](int lane) {
-      if (flags[lane] == 0) return;
-      const std::int32_t token = args.tables.row_source[step + lane] / args.shape.topk;
-      if ((flags[lane] & kSmallestSlot) != 0)
-        args.tables.pull_order[pull + (sums[lane] & 0xffff)] = token;
-      if ((flags[lane] & kLargestSlot) != 0)
-        args.tables.job_order[job + (sums[lane] >> 16)] = token;
-    });
-    pull += step_sums & 0xffff;
-    job += step_sums >> 16;
-  }
+    num_null_jobs += team.owner_tokens[owner] == 0 ? 1 : 0;
+  const Range tokens = share_tokens(args, owners, share);
+  Team::each([&](int thread) {
+    for (std::int32_t i = tokens.begin + thread; i < tokens.end; i += Team::kThreads) {
+      const std::int32_t token = rotate(i, owners.first_token(args.shape), owners.num_tokens());
+      const SlotSpan span = slot_span(args, token);
+      if (span.largest < 0) continue;
+      args.tables.pull_order[smallest.before(span.smallest)] = token;
+      args.tables.job_order[num_null_jobs + largest.before(span.largest)] = token;
+    }
+  });
+  if (share == 0) write_counts<Team>(args, team, owners, num_pull_tokens, num_null_jobs);
 }
 
 }  // namespace slipstream::builder

@@ -10,13 +10,6 @@ namespace slipstream {
 
 namespace {
 
-using Phase = void (*)(const BuilderArgs&, std::int32_t worker);
-
-template <class Lanes>
-constexpr Phase kPhases[6] = {builder::count_groups<Lanes>, builder::scan_workers<Lanes>,
-                              builder::place_groups<Lanes>, builder::assign_slots<Lanes>,
-                              builder::count_flags<Lanes>,  builder::write_orders<Lanes>};
-
 // Memory as a GPU would hand it over: what a phase forgets to write shows.
 constexpr std::int32_t kPoison = -0x5a5a5a5b;
 
@@ -53,8 +46,33 @@ ScheduleTables tables_of(Schedule& schedule) {
                         .owner_num_jobs = schedule.owner_num_jobs.data()};
 }
 
-void run_in_turn(std::int32_t num_workers, const std::function<void(std::int32_t)>& run_worker) {
-  for (std::int32_t worker = 0; worker < num_workers; ++worker) run_worker(worker);
+void run_in_turn(std::int32_t num_shares, const std::function<void(std::int32_t)>& run_share) {
+  for (std::int32_t share = 0; share < num_shares; ++share) run_share(share);
+}
+
+template <class Team>
+void run_phases(const BuilderArgs& args, const HostBuilderOptions& options) {
+  const std::int64_t team_bytes = team_scratch_bytes(args.shape, Team::kWarps);
+  std::vector<std::vector<unsigned char>> memory(args.num_shares);
+  const auto team_of = [&](std::int32_t share) {
+    return bind_team_scratch(memory[share].data(), args.shape, Team::kWarps);
+  };
+  const auto forget = [&] {
+    for (auto& bytes : memory) bytes.assign(team_bytes, 0xa5);
+  };
+  const RunPhase run_phase = options.run_phase ? options.run_phase : run_in_turn;
+  forget();
+  run_phase(args.num_shares, [&](std::int32_t share) {
+    builder::count_share<Team>(args, team_of(share), share);
+  });
+  if (options.fresh_teams) forget();
+  run_phase(args.num_shares, [&](std::int32_t share) {
+    builder::assign_share<Team>(args, team_of(share), share, !options.fresh_teams);
+  });
+  if (options.fresh_teams) forget();
+  run_phase(args.num_shares, [&](std::int32_t share) {
+    builder::order_share<Team>(args, team_of(share), share, !options.fresh_teams);
+  });
 }
 
 void cut_to_counts(Schedule& schedule) {
@@ -74,23 +92,21 @@ Schedule build_on_host(const ScheduleShape& shape, std::span<const std::int32_t>
   const ScheduleCapacity capacity = schedule_capacity(shape, num_tokens);
   Schedule schedule = allocate(shape, capacity);
   const std::int64_t scratch_bytes =
-      builder_scratch_bytes(shape, options.num_workers, capacity.num_rows);
+      builder_scratch_bytes(shape, options.num_shares, capacity.num_rows);
   std::vector<unsigned char> scratch(scratch_bytes, 0xa5);
 
   BuilderArgs args;
   args.shape = shape;
-  args.num_workers = options.num_workers;
+  args.num_shares = options.num_shares;
   args.tokens_per_rank = tokens_per_rank.data();
   args.topk_ids = topk_ids.data();
   args.tables = tables_of(schedule);
-  args.scratch =
-      bind_builder_scratch(scratch.data(), shape, options.num_workers, capacity.num_rows);
-
-  const RunPhase run_phase = options.run_phase ? options.run_phase : run_in_turn;
-  const auto& phases =
-      options.lane_width == LaneWidth::kWarp ? kPhases<SerialLanes<32>> : kPhases<SerialLanes<1>>;
-  for (const Phase phase : phases)
-    run_phase(options.num_workers, [&](std::int32_t worker) { phase(args, worker); });
+  args.scratch = bind_builder_scratch(scratch.data(), shape, options.num_shares, capacity.num_rows);
+  switch (options.team_width) {
+    case TeamWidth::kOne: run_phases<SerialTeam<1>>(args, options); break;
+    case TeamWidth::kWarp: run_phases<SerialTeam<32>>(args, options); break;
+    case TeamWidth::kTwoWarps: run_phases<SerialTeam<64>>(args, options); break;
+  }
   cut_to_counts(schedule);
   return schedule;
 }

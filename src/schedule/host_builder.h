@@ -1,5 +1,5 @@
 // Drives the table builder's phases (builder_phases.h) on the host: for the host backend, and to
-// check that they give the golden tables for any number of workers, in any order.
+// check that they give the golden tables for any number of shares and any team, in any order.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,21 @@
 
 namespace slipstream {
 
-enum class LaneWidth : std::int32_t { kOne = 1, kWarp = 32 };
+// Threads that a team plays.
+enum class TeamWidth : std::int32_t { kOne = 1, kWarp = 32, kTwoWarps = 64 };
 
-// Runs run_worker(w) once for every worker w of a phase, in any order or at once, and returns when
-// all are done: the barrier between phases.
-using RunPhase = std::function<void(std::int32_t num_workers,
-                                    const std::function<void(std::int32_t worker)>& run_worker)>;
+// Runs run_share(s) once for every share s of a phase, in any order or at once, and returns when all
+// are done: the barrier between phases.
+using RunPhase = std::function<void(std::int32_t num_shares,
+                                    const std::function<void(std::int32_t share)>& run_share)>;
 
 struct HostBuilderOptions {
-  std::int32_t num_workers = 1;  // at least 1
-  LaneWidth lane_width = LaneWidth::kOne;
-  RunPhase run_phase;  // one worker after the other where empty
+  std::int32_t num_shares = 1;  // at least 1
+  TeamWidth team_width = TeamWidth::kOne;
+  // Each phase's shares meet a team that has seen nothing, as on a GPU where other blocks took the
+  // earlier phases.
+  bool fresh_teams = false;
+  RunPhase run_phase;  // one share after the other where empty
 };
 
 // Same inputs and same result as build_golden().

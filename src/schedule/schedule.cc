@@ -39,12 +39,12 @@ ScheduleShape schedule_shape(const Problem& problem, const Tuning& tuning, std::
 ScheduleCapacity schedule_capacity(const ScheduleShape& shape, std::int64_t num_tokens) {
   const bool fixed = shape.tile_policy == TilePolicy::kFixed128;
   const std::int64_t num_pairs = num_tokens * shape.topk;
-  // Only a group with a row has tiles or padding. Each of them wastes less than one tile.
+  // Only a group with a row has tiles; each of them wastes less than one.
   const std::int64_t most_groups = std::min<std::int64_t>(shape.num_groups(), num_pairs);
   const std::int64_t tile_rows = fixed ? kFixedTileRows : shape.tile_max_rows;
   ScheduleCapacity capacity;
   capacity.num_pairs = num_pairs;
-  capacity.num_rows = fixed ? num_pairs + most_groups * (kFixedTileRows - 1) : num_pairs;
+  capacity.num_rows = rows_bound(shape, num_tokens);
   capacity.num_tiles = num_pairs / tile_rows + most_groups;
   capacity.num_jobs = num_tokens + shape.num_ranks;
   return capacity;

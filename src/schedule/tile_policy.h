@@ -42,4 +42,13 @@ SLIPSTREAM_HD inline GroupTiles group_tiles(const ScheduleShape& shape, std::int
   return GroupTiles{num_tiles, tile_rows, real_rows, tile_rows < real_rows ? tile_rows : real_rows};
 }
 
+// Most rows, padding counted, that any routing of num_tokens tokens has: only a group with a row is
+// padded, by less than a tile.
+SLIPSTREAM_HD inline std::int64_t rows_bound(const ScheduleShape& shape, std::int64_t num_tokens) {
+  const std::int64_t num_pairs = num_tokens * shape.topk;
+  if (shape.tile_policy != TilePolicy::kFixed128) return num_pairs;
+  const std::int64_t groups = num_pairs < shape.num_groups() ? num_pairs : shape.num_groups();
+  return num_pairs + groups * (kFixedTileRows - 1);
+}
+
 }  // namespace slipstream

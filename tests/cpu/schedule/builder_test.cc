@@ -22,36 +22,37 @@ enum class WorkerOrder { kForward, kReversed, kShuffled, kThreads };
 
 // The orders a phase's workers run in. Shuffled is another order in every phase.
 RunPhase run_phase_in(WorkerOrder order, std::uint64_t seed) {
-  return [order, random = Random(seed)](std::int32_t num_workers, const auto& run_worker) mutable {
+  return [order, random = Random(seed)](std::int32_t num_shares, const auto& run_share) mutable {
     if (order == WorkerOrder::kThreads) {
       std::vector<std::jthread> threads;
-      for (std::int32_t w = 0; w < num_workers; ++w)
-        threads.emplace_back([&run_worker, w] { run_worker(w); });
+      for (std::int32_t w = 0; w < num_shares; ++w)
+        threads.emplace_back([&run_share, w] { run_share(w); });
       return;
     }
-    std::vector<std::int32_t> workers(num_workers);
+    std::vector<std::int32_t> workers(num_shares);
     std::iota(workers.begin(), workers.end(), 0);
     if (order == WorkerOrder::kReversed) std::ranges::reverse(workers);
     for (std::size_t i = workers.size(); order == WorkerOrder::kShuffled && i > 1; --i)
       std::swap(workers[i - 1], workers[random.below(i)]);
-    for (const std::int32_t w : workers) run_worker(w);
+    for (const std::int32_t w : workers) run_share(w);
   };
 }
 
-void expect_builds_golden(const ScheduleProblem& problem, std::int32_t num_workers,
-                          LaneWidth lane_width, WorkerOrder order) {
+void expect_builds_golden(const ScheduleProblem& problem, std::int32_t num_shares,
+                          TeamWidth team_width, WorkerOrder order) {
   const Schedule golden = build_golden(problem.shape, problem.tokens_per_rank, problem.topk_ids);
   const Status invariants =
       check_invariants(golden.view(), problem.tokens_per_rank, problem.topk_ids);
   ASSERT_TRUE(invariants.is_ok()) << problem << "\n" << invariants.message();
   const Schedule built =
       build_on_host(problem.shape, problem.tokens_per_rank, problem.topk_ids,
-                    {.num_workers = num_workers,
-                     .lane_width = lane_width,
-                     .run_phase = run_phase_in(order, static_cast<std::uint64_t>(num_workers))});
+                    {.num_shares = num_shares,
+                     .team_width = team_width,
+                     .fresh_teams = num_shares % 2 == 0,
+                     .run_phase = run_phase_in(order, static_cast<std::uint64_t>(num_shares))});
   const Status equal = compare_schedules(built.view(), golden.view());
-  ASSERT_TRUE(equal.is_ok()) << problem << " workers " << num_workers << " width "
-                             << static_cast<int>(lane_width) << " order " << static_cast<int>(order)
+  ASSERT_TRUE(equal.is_ok()) << problem << " shares " << num_shares << " width "
+                             << static_cast<int>(team_width) << " order " << static_cast<int>(order)
                              << "\n"
                              << equal.message();
 }
@@ -90,7 +91,7 @@ TEST_P(BuilderMatrix, EqualsGolden) {
                         .chunks = uneven_chunks(pick(1, 2, 3, 4))};
       expect_builds_golden(
           problem, kWorkers[random.below(std::size(kWorkers))],
-          pick(LaneWidth::kOne, LaneWidth::kWarp),
+          pick(TeamWidth::kOne, TeamWidth::kWarp, TeamWidth::kTwoWarps),
           pick(WorkerOrder::kForward, WorkerOrder::kReversed, WorkerOrder::kShuffled));
       if (HasFatalFailure()) return;
     }
@@ -107,7 +108,7 @@ TEST(Builder, EqualsGoldenOnRandomProblems) {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     Random random(seed, 7);
     expect_builds_golden(random_problem(seed), static_cast<std::int32_t>(1 + random.below(40)),
-                         random.below(2) == 0 ? LaneWidth::kOne : LaneWidth::kWarp,
+                         random.below(2) == 0 ? TeamWidth::kOne : TeamWidth::kWarp,
                          static_cast<WorkerOrder>(random.below(3)));
     if (HasFatalFailure()) return;
   }
@@ -117,7 +118,7 @@ TEST(Builder, EqualsGoldenOnRandomProblems) {
 TEST(Builder, PhasesRunOnThreads) {
   for (std::uint64_t seed = 0; seed < 21; ++seed) {
     expect_builds_golden(random_problem(seed), 5,
-                         seed % 2 == 0 ? LaneWidth::kOne : LaneWidth::kWarp, WorkerOrder::kThreads);
+                         seed % 2 == 0 ? TeamWidth::kOne : TeamWidth::kWarp, WorkerOrder::kThreads);
     if (HasFatalFailure()) return;
   }
 }
@@ -138,7 +139,7 @@ TEST(Builder, EdgesOfTokenCounts) {
         const std::int32_t num_tokens =
             std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), 0);
         problem.topk_ids = ids_for(kind, num_tokens, 8, 2, 31);
-        for (const LaneWidth width : {LaneWidth::kOne, LaneWidth::kWarp}) {
+        for (const TeamWidth width : {TeamWidth::kOne, TeamWidth::kWarp}) {
           expect_builds_golden(problem, 9, width, WorkerOrder::kForward);
           if (HasFatalFailure()) return;
         }
@@ -147,14 +148,14 @@ TEST(Builder, EdgesOfTokenCounts) {
   }
 }
 
-TEST(Builder, SeedShapeWithAsManyWorkersAsOneCluster) {
+TEST(Builder, SeedShapeWithAsManySharesAsBlocks) {
   ScheduleProblem problem{.name = "seed shape", .tokens_per_rank = {512, 512, 512, 512}};
   problem.topk_ids = ids_for("uniform", 2048, 64, 8, 32);
   problem.shape = ScheduleShape{
       .num_ranks = 4, .rank = 2, .num_experts = 64, .topk = 8, .chunks = uneven_chunks(8)};
   for (const TilePolicy policy : {TilePolicy::kBalanced, TilePolicy::kFixed128}) {
     problem.shape.tile_policy = policy;
-    expect_builds_golden(problem, 128, LaneWidth::kWarp, WorkerOrder::kShuffled);
+    expect_builds_golden(problem, 8, TeamWidth::kTwoWarps, WorkerOrder::kShuffled);
   }
 }
 
