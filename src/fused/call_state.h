@@ -51,16 +51,14 @@ enum DispenserIdx : std::int32_t {
 // publish_plan's own joints. One for odd and one for even epochs: each call wipes the other one, so
 // that nothing must be reset while it is in use.
 struct PlanControl {
-  static constexpr int kNumJoints = 3;
-
-  protocol::ArrivalTicket arrival;
-  protocol::Dispenser copies;    // parts of this rank's inputs, copied into the region
-  protocol::Election copied;     // the last part's copier publishes
-  // The builder's phases. A joint is passed when all shares before it are done. Shares are taken, not assigned, so
-  // whoever waits at a joint waits only for blocks that are running.
-  protocol::Dispenser shares[kNumJoints];
-  protocol::TileDone joint[kNumJoints];
-  protocol::Election finished;
+  // Numbers 0, 1, ...: a block's first one is its place among the blocks of the launch and the share
+  // of the tables that it builds; a block that is done with a share draws the next one. So every
+  // share is some running block's, however few run, and whoever waits at a joint waits for those.
+  protocol::Dispenser places;
+  protocol::Dispenser copies;  // parts of this rank's inputs, copied into the region
+  protocol::Election copied;   // the last part's copier publishes
+  protocol::TileDone counted;
+  protocol::TileDone assigned;
 };
 
 struct CallState {

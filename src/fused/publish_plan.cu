@@ -27,49 +27,47 @@ __device__ void write_verdict(const PublishPlanParams& params, Verdict verdict) 
 
 // Nobody uses the other epoch's joints: its call is over, and the next one starts after this launch.
 __device__ void wipe_control(PlanControl& control) {
-  control.arrival.relaxed_seed();
+  control.places.relaxed_seed();
   control.copies.relaxed_seed();
   control.copied.relaxed_seed();
-  for (int i = 0; i < PlanControl::kNumJoints; ++i) {
-    control.shares[i].relaxed_seed();
-    control.joint[i].relaxed_seed(0);
-  }
-  control.finished.relaxed_seed();
+  control.counted.relaxed_seed(0);
+  control.assigned.relaxed_seed(0);
 }
 
 __global__ void __launch_bounds__(kPlanThreads, 1)
     publish_plan_kernel(const __grid_constant__ PublishPlanParams params, std::int32_t num_warps) {
   extern __shared__ __align__(16) std::byte shared[];
-  __shared__ std::int64_t shared_arrival;
+  __shared__ std::int64_t shared_place;
   __shared__ CallView view;
+  __shared__ protocol::SpinContext shared_spin;
   cudaGridDependencySynchronize();  // nothing of the last call may run any more
 
-  const protocol::SpinContext spin =
-      protocol::begin_call(params.endpoint, static_cast<std::int32_t>(blockIdx.x));
-  PlanControl& control = params.state.control[spin.tag.epoch % 2];
-  if (threadIdx.x == 0) shared_arrival = control.arrival.relaxed_draw(gridDim.x);
+  // One thread asks for all: a thousand acquiring loads would take longer than the rest.
+  if (threadIdx.x == 0) {
+    shared_spin = protocol::begin_call(params.endpoint, static_cast<std::int32_t>(blockIdx.x));
+    shared_place =
+        params.state.control[shared_spin.tag.epoch % 2].places.relaxed_take(kAnyPlace);
+  }
   __syncthreads();
-  const std::int64_t arrival = shared_arrival;
-  if (arrival == 0 && threadIdx.x == 0)
+  const protocol::SpinContext spin = shared_spin;
+  PlanControl& control = params.state.control[spin.tag.epoch % 2];
+  const std::int64_t place = shared_place;
+  if (place == 0 && threadIdx.x == 0)
     wipe_control(params.state.control[(spin.tag.epoch + 1) % 2]);
 
-  copy_and_publish(params, control, spin);
-  if (arrival >= kMaxPlanBlocks) return;
+  copy_and_publish(params, control, spin, place);
+  if (place >= kMaxPlanBlocks) return;
 
   await_peers(params, spin, view);
-  bool speaks = arrival == 0;  // a rejected call's verdict is the same in every block
+  bool speaks = place == 0;  // a rejected call's verdict is the same in every block
   if (view.verdict.code == VerdictCode::kGood) {
-    // With one share the others have nothing to do.
-    if (arrival > 0 && num_plan_shares(params, view) == 1) return;
     const TeamScratch team = bind_team_scratch(shared, params.shape, num_warps);
-    speaks = build(params, control, spin, view, team);
-    __syncthreads();
-    if (spin.failed()) {
-      speaks = true;
-      if (threadIdx.x == 0) view.verdict.code = VerdictCode::kGroupFailed;
-    }
+    speaks = build(params, control, spin, view, team, place);
   }
-  if (speaks && threadIdx.x == 0) write_verdict(params, view.verdict);
+  if (threadIdx.x != 0) return;
+  const bool failed = spin.failed();
+  if (failed) view.verdict.code = VerdictCode::kGroupFailed;
+  if (speaks || failed) write_verdict(params, view.verdict);
 }
 
 // One block. Lane q of warp 0 serves peer q; chunks are few.

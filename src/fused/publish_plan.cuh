@@ -101,11 +101,18 @@ __device__ inline void copy_part(const PublishPlanParams& params, const Region& 
 
 // Takes parts until none is left. The block that finishes the last one publishes to all peers.
 __device__ inline void copy_and_publish(const PublishPlanParams& params, PlanControl& control,
-                                        const protocol::SpinContext& spin) {
+                                        const protocol::SpinContext& spin, std::int64_t place) {
   __shared__ std::int64_t shared_part;
   __shared__ bool shared_elected;
   const Region own = params.peers.own();
   const CopyParts parts(params, own);
+  if (parts.num_parts() == 1) {  // all in place: the header needs no joint
+    if (place != 0) return;
+    copy_part(params, own, parts, 0);
+    __syncthreads();
+    if (threadIdx.x < spin.num_ranks()) protocol::publish_inputs(spin, threadIdx.x);
+    return;
+  }
   for (;;) {
     if (threadIdx.x == 0) shared_part = control.copies.relaxed_take(parts.num_parts());
     __syncthreads();
@@ -153,9 +160,13 @@ __device__ inline void await_peers(const PublishPlanParams& params,
     if (ready) {
       const Region region = params.peers.region(warp);
       const Region first = params.peers.region(0);
-      for (std::int32_t i = kNumSignatureFields - 1 - lane; i >= 0; i -= 32)
+      const std::int32_t num_tokens = region.header->num_tokens;
+#pragma unroll
+      for (std::int32_t begin = (kNumSignatureFields - 1) / 32 * 32; begin >= 0; begin -= 32) {
+        const std::int32_t i = min(begin + lane, kNumSignatureFields - 1);
         if (region.signature[i] != first.signature[i]) field = i;
-      if (lane == 0) view.tokens[warp] = region.header->num_tokens;
+      }
+      if (lane == 0) view.tokens[warp] = num_tokens;
     }
     field = static_cast<std::int32_t>(__reduce_min_sync(~0U, static_cast<unsigned>(field)));
     if (lane == 0) differing[warp] = field;
@@ -196,6 +207,8 @@ __device__ inline void await_peers(const PublishPlanParams& params,
 
 using PlanTeam = BlockTeam<kPlanThreads>;
 
+inline constexpr std::int64_t kAnyPlace = std::int64_t{1} << 40;
+
 // Copies ids and weights of pairs [begin, end) of the [S, K] arrays that the ranks hold in pieces.
 __device__ inline void gather_pairs(const PublishPlanParams& params, const CallView& view,
                                     std::int64_t begin, std::int64_t end) {
@@ -206,7 +219,7 @@ __device__ inline void gather_pairs(const PublishPlanParams& params, const CallV
     const std::int64_t to = min(end, view.token_begin[rank + 1] * topk);
     if (from >= to) continue;
     const Region region = params.peers.region(rank);
-    // Eight loads in flight: each costs a round trip over the link.
+    // Eight loads in flight, half of them weights: each costs a round trip over the link.
     constexpr int kInFlight = 4;
     for (std::int64_t first = from + threadIdx.x; first < to; first += kInFlight * kPlanThreads) {
       std::int32_t ids[kInFlight];
@@ -260,36 +273,22 @@ __device__ inline void seed_counters(const PublishPlanParams& params, std::int32
   for (std::int32_t i = first; i < kNumDispensers; i += step) state.dispensers[i].relaxed_seed();
 }
 
-// One builder phase: takes shares and runs share(index) until none is left. Whoever waits at a joint
-// waits only for shares that running blocks have taken.
-template <class Share>
-__device__ void take_shares(PlanControl& control, std::int32_t joint, std::int32_t num_shares,
-                            Share share) {
-  __shared__ std::int64_t shared_index;
-  for (;;) {
-    if (threadIdx.x == 0) shared_index = control.shares[joint].relaxed_take(num_shares);
-    __syncthreads();
-    const std::int64_t index = shared_index;
-    if (index == protocol::kNoTicket) return;
-    share(static_cast<std::int32_t>(index));
-    __syncthreads();
-    if (threadIdx.x == 0) control.joint[joint].arrive();
-  }
-}
-
 // False: the group has failed.
-__device__ inline bool pass_joint(PlanControl& control, const protocol::SpinContext& spin,
-                                  std::int32_t joint, std::int32_t num_shares) {
+__device__ inline bool pass_joint(protocol::TileDone& joint, const protocol::SpinContext& spin,
+                                  std::int32_t num_shares) {
   __shared__ bool shared_ready;
-  if (threadIdx.x == 0) {
-    shared_ready = control.joint[joint].wait(num_shares, spin, joint) ==
-                   protocol::SpinResult::kReady;
-  }
+  if (threadIdx.x == 0)
+    shared_ready = joint.wait(num_shares, spin, 0) == protocol::SpinResult::kReady;
   __syncthreads();
   return shared_ready;
 }
 
-// A share has work for every thread, and small calls are one block's and need no joints.
+__device__ inline void arrive_at(protocol::TileDone& joint) {
+  __syncthreads();
+  if (threadIdx.x == 0) joint.arrive();
+}
+
+// A share has work for every thread, and small calls are one block's.
 __device__ inline std::int32_t num_plan_shares(const PublishPlanParams& params,
                                                const CallView& view) {
   const std::int64_t num_pairs = std::int64_t{view.token_begin[kMaxRanks]} * params.shape.topk;
@@ -298,11 +297,12 @@ __device__ inline std::int32_t num_plan_shares(const PublishPlanParams& params,
       max(std::int64_t{1}, min(fitting, std::int64_t{kMaxPlanBlocks})));
 }
 
-// All tables. True for the block that finished the last share.
+// All tables. `place`: this block's; it is its first share. True for the block that has share 0 and
+// thus knows the counts.
 __device__ inline bool build(const PublishPlanParams& params, PlanControl& control,
                              const protocol::SpinContext& spin, const CallView& view,
-                             const TeamScratch& team) {
-  __shared__ bool shared_last;
+                             const TeamScratch& team, std::int64_t place) {
+  __shared__ std::int64_t shared_share;
   const std::int32_t num_shares = num_plan_shares(params, view);
   BuilderArgs args;
   args.shape = params.shape;
@@ -312,31 +312,38 @@ __device__ inline bool build(const PublishPlanParams& params, PlanControl& contr
   args.tables = params.state.tables;
   args.scratch = bind_builder_scratch(params.state.builder_scratch, params.shape, kMaxPlanBlocks,
                                       rows_bound(params.shape, view.token_begin[kMaxRanks]));
+  std::uint32_t owned = 0;
   std::int32_t counted = -1;
-  bool placed = false;
-  take_shares(control, 0, num_shares, [&](std::int32_t share) {
-    gather_share(params, view, args, share);
-    builder::count_share<PlanTeam>(args, team, share);
-    counted = share;
-  });
-  if (!pass_joint(control, spin, 0, num_shares)) return false;
-  take_shares(control, 1, num_shares, [&](std::int32_t share) {
+  for (std::int64_t share = place; share < num_shares;) {
+    counted = static_cast<std::int32_t>(share);
+    owned |= 1U << counted;
+    gather_share(params, view, args, counted);
+    builder::count_share<PlanTeam>(args, team, counted);
+    if (num_shares == 1) break;
+    arrive_at(control.counted);
+    if (threadIdx.x == 0) shared_share = control.places.relaxed_take(kAnyPlace);
+    __syncthreads();
+    share = shared_share;
+    __syncthreads();
+  }
+  if (owned == 0) return false;
+  if (num_shares > 1 && !pass_joint(control.counted, spin, num_shares)) return false;
+  for (std::int32_t share = 0; share < num_shares; ++share) {
+    if ((owned >> share & 1U) == 0) continue;
+    __syncthreads();
     builder::assign_share<PlanTeam>(args, team, share, counted == share);
-    counted = -1;
-    placed = true;
-  });
-  if (!pass_joint(control, spin, 1, num_shares)) return false;
-  bool last = false;
-  take_shares(control, 2, num_shares, [&](std::int32_t share) {
-    builder::order_share<PlanTeam>(args, team, share, placed);
-    placed = true;
+    if (num_shares > 1) arrive_at(control.assigned);
+    counted = -1;  // used up
+  }
+  __syncthreads();
+  if (num_shares > 1 && !pass_joint(control.assigned, spin, num_shares)) return false;
+  for (std::int32_t share = 0; share < num_shares; ++share) {
+    if ((owned >> share & 1U) == 0) continue;
+    builder::order_share<PlanTeam>(args, team, share, true);
     seed_counters(params, team.tile_begin[params.shape.num_groups()], share, num_shares);
     __syncthreads();
-    if (threadIdx.x == 0) shared_last = control.finished.arrive(num_shares);
-    __syncthreads();
-    last = last || shared_last;
-  });
-  return last;
+  }
+  return (owned & 1U) != 0;
 }
 
 }  // namespace slipstream::fused

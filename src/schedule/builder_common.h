@@ -136,6 +136,9 @@ SLIPSTREAM_HD inline SlotSpan slot_span(const BuilderArgs& args, std::int32_t to
   const std::int32_t topk = args.shape.topk;
   const std::int32_t* const slots = args.tables.slots + std::int64_t{token} * topk;
   SlotSpan span{-1, -1};
+  // Unrolled here and below so that a GPU has several loads in flight: one at a time, the latency of
+  // each would be most of a phase.
+  SLIPSTREAM_UNROLL(8)
   for (std::int32_t k = 0; k < topk; ++k) {
     const std::int32_t slot = slots[k];
     if (slot >= 0 && (span.smallest < 0 || slot < span.smallest)) span.smallest = slot;

@@ -38,6 +38,47 @@ namespace slipstream::builder {
 
 // ---- count_share --------------------------------------------------------------------------------
 
+// Steps whose pairs are loaded together.
+inline constexpr int kBatch = 2;
+
+// Index -1 where a thread has no pair.
+template <class Team>
+SLIPSTREAM_HD void load_batch(const BuilderArgs& args, const TeamScratch& team,
+                              const OwnerRanges& owners, const WarpSteps& steps,
+                              std::int64_t first,
+                              typename Team::template Value<Pair> (&pairs)[kBatch]) {
+  SLIPSTREAM_UNROLL(kBatch)
+  for (int i = 0; i < kBatch; ++i) {
+    Team::each([&](int thread) {
+      const std::int64_t position = first + i < steps.num_steps
+                                        ? steps.template position<Team>(first + i, thread,
+                                                                        team.num_warps)
+                                        : -1;
+      pairs[i][thread] = position < 0 ? Pair{-1, -1, -1} : load_pair(args, owners, position);
+    });
+  }
+}
+
+// Replaces the warps' rows of a group by their exclusive sums; returns the sum.
+SLIPSTREAM_HD inline std::int32_t scan_warps(const TeamScratch& team, std::int32_t group,
+                                             std::int32_t num_groups) {
+  constexpr int kInFlight = 8;
+  std::int32_t before = 0;
+  for (std::int32_t first = 0; first < team.num_warps; first += kInFlight) {
+    std::int32_t rows[kInFlight];
+    SLIPSTREAM_UNROLL(kInFlight)
+    for (int i = 0; i < kInFlight; ++i) {
+      rows[i] = first + i < team.num_warps ? team.warp_rows[(first + i) * num_groups + group] : 0;
+    }
+    SLIPSTREAM_UNROLL(kInFlight)
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + i < team.num_warps) team.warp_rows[(first + i) * num_groups + group] = before;
+      before += rows[i];
+    }
+  }
+  return before;
+}
+
 // Rows of each group in each counting warp, then their exclusive sums over warps; on_pair sees each
 // loaded pair, on_group each group's total.
 template <class Team, class OnPair, class OnGroup>
@@ -52,36 +93,29 @@ SLIPSTREAM_HD void count_rows(const BuilderArgs& args, const TeamScratch& team,
   Team::sync();
 
   const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
-  for (std::int64_t step = 0; step < steps.num_steps; ++step) {
-    typename Team::template Value<std::int32_t> group;
-    Team::each([&](int thread) {
-      group[thread] = -1;
-      const std::int64_t position = steps.template position<Team>(step, thread, team.num_warps);
-      if (position < 0) return;
-      const Pair pair = load_pair(args, owners, position);
-      group[thread] = pair.group;
-      on_pair(thread, pair);
-    });
-    const auto equal = Team::match(group);
-    Team::each([&](int thread) {
-      if (group[thread] < 0 || equal[thread].rank != equal[thread].count - 1) return;
-      team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] += equal[thread].count;
-    });
-    Team::warp_sync();
+  for (std::int64_t first = 0; first < steps.num_steps; first += kBatch) {
+    typename Team::template Value<Pair> pairs[kBatch];
+    load_batch<Team>(args, team, owners, steps, first, pairs);
+    for (int i = 0; i < kBatch; ++i) {
+      typename Team::template Value<std::int32_t> group;
+      Team::each([&](int thread) {
+        group[thread] = pairs[i][thread].group;
+        if (pairs[i][thread].index >= 0) on_pair(thread, pairs[i][thread]);
+      });
+      const auto equal = Team::match(group);
+      Team::each([&](int thread) {
+        if (group[thread] < 0 || equal[thread].rank != equal[thread].count - 1) return;
+        team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] +=
+            equal[thread].count;
+      });
+      Team::warp_sync();
+    }
   }
   Team::sync();
 
   Team::each([&](int thread) {
-    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads) {
-      std::int32_t before = 0;
-      for (std::int32_t warp = 0; warp < team.num_warps; ++warp) {
-        std::int32_t& rows = team.warp_rows[warp * num_groups + group];
-        const std::int32_t rows_of_warp = rows;
-        rows = before;
-        before += rows_of_warp;
-      }
-      on_group(group, before);
-    }
+    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads)
+      on_group(group, scan_warps(team, group, num_groups));
   });
 }
 
@@ -149,6 +183,7 @@ SLIPSTREAM_HD void place_groups(const BuilderArgs& args, const TeamScratch& team
          ++group) {
       std::int32_t before = 0;
       std::int32_t rows = 0;
+      SLIPSTREAM_UNROLL(8)
       for (std::int32_t other = 0; other < args.num_shares; ++other) {
         const std::int32_t of_other =
             args.scratch.share_rows[std::int64_t{other} * num_groups + group];
@@ -267,35 +302,35 @@ SLIPSTREAM_HD void assign_share(const BuilderArgs& args, const TeamScratch& team
   write_padding<Team>(args, team, share);
 
   const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
-  for (std::int64_t step = 0; step < steps.num_steps; ++step) {
-    typename Team::template Value<Pair> pairs;
-    typename Team::template Value<std::int32_t> group;
-    typename Team::template Value<std::int32_t> before;
-    Team::each([&](int thread) {
-      group[thread] = -1;
-      before[thread] = 0;
-      const std::int64_t position = steps.template position<Team>(step, thread, team.num_warps);
-      if (position < 0) return;
-      pairs[thread] = load_pair(args, owners, position);
-      group[thread] = pairs[thread].group;
-      if (group[thread] >= 0) {
-        before[thread] = team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]];
-      } else {
-        args.tables.slots[pairs[thread].index] = -1;
-        args.tables.slot_tile[pairs[thread].index] = -1;
-      }
-    });
-    Team::warp_sync();
-    const auto equal = Team::match(group);
-    Team::each([&](int thread) {
-      if (group[thread] < 0) return;
-      const std::int32_t slot = team.slot_base[group[thread]] + before[thread] + equal[thread].rank;
-      write_pair(args, team, pairs[thread], slot);
-      if (equal[thread].rank != equal[thread].count - 1) return;
-      team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] =
-          before[thread] + equal[thread].count;
-    });
-    Team::warp_sync();
+  for (std::int64_t first = 0; first < steps.num_steps; first += kBatch) {
+    typename Team::template Value<Pair> pairs[kBatch];
+    load_batch<Team>(args, team, owners, steps, first, pairs);
+    for (int i = 0; i < kBatch; ++i) {
+      typename Team::template Value<std::int32_t> group;
+      typename Team::template Value<std::int32_t> before;
+      Team::each([&](int thread) {
+        group[thread] = pairs[i][thread].group;
+        before[thread] = 0;
+        if (group[thread] >= 0) {
+          before[thread] = team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]];
+        } else if (pairs[i][thread].index >= 0) {
+          args.tables.slots[pairs[i][thread].index] = -1;
+          args.tables.slot_tile[pairs[i][thread].index] = -1;
+        }
+      });
+      Team::warp_sync();
+      const auto equal = Team::match(group);
+      Team::each([&](int thread) {
+        if (group[thread] < 0) return;
+        const std::int32_t slot =
+            team.slot_base[group[thread]] + before[thread] + equal[thread].rank;
+        write_pair(args, team, pairs[i][thread], slot);
+        if (equal[thread].rank != equal[thread].count - 1) return;
+        team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] =
+            before[thread] + equal[thread].count;
+      });
+      Team::warp_sync();
+    }
   }
   Team::sync();
   flag_tokens<Team>(args, team, owners, share);
@@ -318,35 +353,37 @@ struct BitRanks {
   }
 };
 
-// Fills `prefix` and returns the number of all flags, by every team for itself.
+// Fills the prefixes of both kinds of flags and returns how many there are of the smallest, by every
+// team for itself.
 template <class Team>
-SLIPSTREAM_HD std::int32_t rank_bits(const BitRanks& ranks, std::int32_t* prefix,
-                                     std::int32_t num_words) {
-  const std::int32_t num_prefixes = ceil_div(num_words, ranks.words_per_prefix);
+SLIPSTREAM_HD std::int32_t rank_bits(const BuilderArgs& args, const TeamScratch& team,
+                                     std::int32_t num_words, std::int32_t words_per_prefix) {
+  const std::int32_t num_prefixes = ceil_div(num_words, words_per_prefix);
   const std::int32_t per_thread = ceil_div(num_prefixes, Team::kThreads);
-  typename Team::template Value<std::int64_t> sums;
-  const auto visit = [&](int thread, auto on_prefix) {
-    std::int32_t count = 0;
+  typename Team::template Value<std::int64_t> sums;  // largest above, smallest below
+  const auto visit = [&](int thread, std::int64_t count, auto on_prefix) {
     for (std::int32_t i = thread * per_thread; i < (thread + 1) * per_thread && i < num_prefixes;
          ++i) {
       on_prefix(i, count);
-      const std::int32_t begin = i * ranks.words_per_prefix;
-      for (std::int32_t word = begin; word < begin + ranks.words_per_prefix && word < num_words;
-           ++word)
-        count += count_bits(ranks.bits[word]);
+      const std::int32_t begin = i * words_per_prefix;
+      for (std::int32_t word = begin; word < begin + words_per_prefix && word < num_words; ++word) {
+        count += count_bits(args.scratch.smallest_bits[word]);
+        count += std::int64_t{count_bits(args.scratch.largest_bits[word])} << 32;
+      }
     }
     return count;
   };
   Team::each([&](int thread) {
-    sums[thread] = visit(thread, [](std::int32_t, std::int32_t) {});
+    sums[thread] = visit(thread, 0, [](std::int32_t, std::int64_t) {});
   });
   const std::int64_t total = Team::exclusive_sum(sums);
   Team::each([&](int thread) {
-    visit(thread, [&](std::int32_t i, std::int32_t count) {
-      prefix[i] = static_cast<std::int32_t>(sums[thread]) + count;
+    visit(thread, sums[thread], [&](std::int32_t i, std::int64_t count) {
+      team.bit_prefix[i] = static_cast<std::int32_t>(count & 0x7fffffff);
+      team.bit_prefix[team.prefix_words + i] = static_cast<std::int32_t>(count >> 32);
     });
   });
-  return static_cast<std::int32_t>(total);
+  return static_cast<std::int32_t>(total & 0x7fffffff);
 }
 
 // Share 0's extra part.
@@ -370,6 +407,7 @@ SLIPSTREAM_HD void write_counts(const BuilderArgs& args, const TeamScratch& team
     if (thread != 0) return;
     ScheduleCounts counts{};
     std::uint32_t first_invalid = ~0U;
+    SLIPSTREAM_UNROLL(8)
     for (std::int32_t share = 0; share < args.num_shares; ++share) {
       const ShareTotals& totals = args.scratch.share_totals[share];
       counts.num_real_rows += totals.num_real_rows;
@@ -406,6 +444,7 @@ SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
   Team::each([&](int thread) {
     for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads) {
       std::int32_t tokens = 0;
+      SLIPSTREAM_UNROLL(8)
       for (std::int32_t other = 0; other < args.num_shares; ++other)
         tokens += args.scratch.share_totals[other].owner_tokens[rank];
       team.owner_tokens[rank] = tokens;
@@ -416,11 +455,10 @@ SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
   const std::int32_t words_per_prefix = num_words <= team.prefix_words
                                             ? 1
                                             : ceil_div(num_words, team.prefix_words);
-  std::int32_t* const largest_prefix = team.bit_prefix + team.prefix_words;
   const BitRanks smallest{args.scratch.smallest_bits, team.bit_prefix, words_per_prefix};
-  const BitRanks largest{args.scratch.largest_bits, largest_prefix, words_per_prefix};
-  const std::int32_t num_pull_tokens = rank_bits<Team>(smallest, team.bit_prefix, num_words);
-  rank_bits<Team>(largest, largest_prefix, num_words);
+  const BitRanks largest{args.scratch.largest_bits, team.bit_prefix + team.prefix_words,
+                         words_per_prefix};
+  const std::int32_t num_pull_tokens = rank_bits<Team>(args, team, num_words, words_per_prefix);
   Team::sync();
 
   std::int32_t num_null_jobs = 0;

@@ -15,6 +15,14 @@
 
 #include "slipstream/config.h"
 
+// Loops over loads: nvcc keeps `n` of them in flight. Elsewhere the compiler knows best.
+#if defined(__CUDA_ARCH__)
+#define SLIPSTREAM_PRAGMA(text) _Pragma(#text)
+#define SLIPSTREAM_UNROLL(n) SLIPSTREAM_PRAGMA(unroll n)
+#else
+#define SLIPSTREAM_UNROLL(n)
+#endif
+
 namespace slipstream {
 
 // Where a thread stands among the threads of its warp with its key.
