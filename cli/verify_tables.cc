@@ -115,14 +115,14 @@ Status check_case(const TableCase& table, CaseMaker* maker) {
   const ScheduleShape shape = schedule_shape(table.problem, table.tuning, table.rank);
   const Schedule golden = build_golden(shape, table.tokens_per_rank, table.topk_ids);
   HostBuilderOptions options;
-  options.num_workers = maker->pick({1, 2, 5, 16});
-  options.lane_width = maker->pick({LaneWidth::kOne, LaneWidth::kWarp});
-  // Workers of a phase are independent: their order must not matter.
-  options.run_phase = [maker](std::int32_t num_workers, const auto& run_worker) {
-    std::vector<std::int32_t> order(static_cast<std::size_t>(num_workers));
+  options.num_shares = maker->pick({1, 2, 5, 16});
+  options.team_width = maker->pick({TeamWidth::kOne, TeamWidth::kWarp, TeamWidth::kTwoWarps});
+  // Shares of a phase are independent: their order must not matter.
+  options.run_phase = [maker](std::int32_t num_shares, const auto& run_share) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(num_shares));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), maker->random());
-    for (std::int32_t worker : order) run_worker(worker);
+    for (std::int32_t share : order) run_share(share);
   };
   const Schedule built = build_on_host(shape, table.tokens_per_rank, table.topk_ids, options);
   const ScheduleView view = built.view();
