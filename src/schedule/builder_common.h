@@ -15,11 +15,16 @@ struct Range {
   std::int32_t end;
 };
 
-SLIPSTREAM_HD inline Range share_of(std::int32_t total, std::int32_t worker,
-                                    std::int32_t num_workers) {
-  const std::int64_t all = total;
-  return Range{static_cast<std::int32_t>(all * worker / num_workers),
-               static_cast<std::int32_t>(all * (worker + 1) / num_workers)};
+// Shares of ceil(total / num_shares), so that late ones may be short or empty. Unsigned 32-bit
+// arithmetic holds it, and a GPU divides 64-bit numbers ten times slower than a share loads its rows.
+SLIPSTREAM_HD inline Range share_of(std::int32_t total, std::int32_t share,
+                                    std::int32_t num_shares) {
+  const auto all = static_cast<std::uint32_t>(total);
+  const std::uint32_t step = (all + static_cast<std::uint32_t>(num_shares) - 1U) /
+                             static_cast<std::uint32_t>(num_shares);
+  const std::uint32_t begin = step * static_cast<std::uint32_t>(share);
+  return Range{static_cast<std::int32_t>(begin < all ? begin : all),
+               static_cast<std::int32_t>(all - begin > step && begin < all ? begin + step : all)};
 }
 
 // Whose token is it. The loops have constant bounds, so that the array stays in registers.
@@ -81,12 +86,13 @@ struct Pair {
 
 // `position`: of the pair in rotated order. Rotation is by whole tokens, hence by pairs too.
 SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& owners,
-                                    std::int64_t position) {
+                                    std::uint32_t position) {
   const ScheduleShape& shape = args.shape;
-  const std::int64_t num_pairs = std::int64_t{owners.num_tokens()} * shape.topk;
-  position += std::int64_t{owners.first_token(shape)} * shape.topk;
-  const auto index =
-      static_cast<std::int32_t>(position >= num_pairs ? position - num_pairs : position);
+  const auto topk = static_cast<std::uint32_t>(shape.topk);
+  const std::uint32_t num_pairs = static_cast<std::uint32_t>(owners.num_tokens()) * topk;
+  const std::uint32_t rotated =
+      position + static_cast<std::uint32_t>(owners.first_token(shape)) * topk;
+  const auto index = static_cast<std::int32_t>(rotated >= num_pairs ? rotated - num_pairs : rotated);
   const std::int32_t expert = args.topk_ids[index];
   if (!is_routed(expert, shape.num_experts)) return Pair{index, expert, -1};
   std::int32_t segment = 0;
@@ -100,29 +106,32 @@ SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& 
 }
 
 // How a share's pairs are dealt to the warps that count: consecutive steps of one warp's width, the
-// same number for every warp.
+// same number for every warp. Pairs number less than 2^31, so positions fit unsigned 32 bits even
+// where a warp looks past the end.
 struct WarpSteps {
-  std::int64_t pair_begin;
-  std::int64_t pair_end;
-  std::int64_t num_steps;
+  std::uint32_t pair_begin;
+  std::uint32_t pair_end;
+  std::uint32_t num_steps;
 
   template <class Team>
   SLIPSTREAM_HD static WarpSteps of(const BuilderArgs& args, const TeamScratch& team,
                                     const OwnerRanges& owners, std::int32_t share) {
     const Range tokens = share_tokens(args, owners, share);
-    const std::int64_t begin = std::int64_t{tokens.begin} * args.shape.topk;
-    const std::int64_t end = std::int64_t{tokens.end} * args.shape.topk;
-    const std::int64_t step_pairs = std::int64_t{team.num_warps} * Team::kWarpWidth;
-    return WarpSteps{begin, end, (end - begin + step_pairs - 1) / step_pairs};
+    const auto topk = static_cast<std::uint32_t>(args.shape.topk);
+    const std::uint32_t begin = static_cast<std::uint32_t>(tokens.begin) * topk;
+    const std::uint32_t end = static_cast<std::uint32_t>(tokens.end) * topk;
+    const std::uint32_t step_pairs = static_cast<std::uint32_t>(team.num_warps) * Team::kWarpWidth;
+    return WarpSteps{begin, end, (end - begin + step_pairs - 1U) / step_pairs};
   }
 
-  // -1 where the thread has no pair in this step.
+  // False where the thread has no pair in this step.
   template <class Team>
-  SLIPSTREAM_HD std::int64_t position(std::int64_t step, int thread, std::int32_t num_warps) const {
-    const int warp = thread / Team::kWarpWidth;
-    const int lane = thread % Team::kWarpWidth;
-    const std::int64_t at = pair_begin + (warp * num_steps + step) * Team::kWarpWidth + lane;
-    return warp < num_warps && at < pair_end ? at : -1;
+  SLIPSTREAM_HD bool position(std::uint32_t step, int thread, std::int32_t num_warps,
+                              std::uint32_t& at) const {
+    const auto warp = static_cast<std::uint32_t>(thread / Team::kWarpWidth);
+    const auto lane = static_cast<std::uint32_t>(thread % Team::kWarpWidth);
+    at = pair_begin + (warp * num_steps + step) * Team::kWarpWidth + lane;
+    return step < num_steps && warp < static_cast<std::uint32_t>(num_warps) && at < pair_end;
   }
 };
 

@@ -45,16 +45,16 @@ inline constexpr int kBatch = 2;
 template <class Team>
 SLIPSTREAM_HD void load_batch(const BuilderArgs& args, const TeamScratch& team,
                               const OwnerRanges& owners, const WarpSteps& steps,
-                              std::int64_t first,
+                              std::uint32_t first,
                               typename Team::template Value<Pair> (&pairs)[kBatch]) {
   SLIPSTREAM_UNROLL(kBatch)
   for (int i = 0; i < kBatch; ++i) {
     Team::each([&](int thread) {
-      const std::int64_t position = first + i < steps.num_steps
-                                        ? steps.template position<Team>(first + i, thread,
-                                                                        team.num_warps)
-                                        : -1;
-      pairs[i][thread] = position < 0 ? Pair{-1, -1, -1} : load_pair(args, owners, position);
+      std::uint32_t position = 0;
+      const bool exists =
+          steps.template position<Team>(first + static_cast<std::uint32_t>(i), thread,
+                                        team.num_warps, position);
+      pairs[i][thread] = exists ? load_pair(args, owners, position) : Pair{-1, -1, -1};
     });
   }
 }
@@ -93,7 +93,7 @@ SLIPSTREAM_HD void count_rows(const BuilderArgs& args, const TeamScratch& team,
   Team::sync();
 
   const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
-  for (std::int64_t first = 0; first < steps.num_steps; first += kBatch) {
+  for (std::uint32_t first = 0; first < steps.num_steps; first += kBatch) {
     typename Team::template Value<Pair> pairs[kBatch];
     load_batch<Team>(args, team, owners, steps, first, pairs);
     for (int i = 0; i < kBatch; ++i) {
@@ -302,7 +302,7 @@ SLIPSTREAM_HD void assign_share(const BuilderArgs& args, const TeamScratch& team
   write_padding<Team>(args, team, share);
 
   const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
-  for (std::int64_t first = 0; first < steps.num_steps; first += kBatch) {
+  for (std::uint32_t first = 0; first < steps.num_steps; first += kBatch) {
     typename Team::template Value<Pair> pairs[kBatch];
     load_batch<Team>(args, team, owners, steps, first, pairs);
     for (int i = 0; i < kBatch; ++i) {

@@ -13,9 +13,11 @@ inline constexpr std::int32_t kFixedTileRows = 128;
 // wgmma takes tokens on its N side in steps of 8, so a tile computes a multiple of 8 rows.
 inline constexpr std::int32_t kTileGranule = 8;
 
-// Sums of at most 2^31 - 1 rows plus a step: callers stay inside 32 bits by validate(Problem).
+// Not negative, as all counts here. The sum stays inside unsigned 32 bits.
 SLIPSTREAM_HD constexpr std::int32_t ceil_div(std::int32_t value, std::int32_t divisor) {
-  return value / divisor + (value % divisor != 0 ? 1 : 0);
+  return static_cast<std::int32_t>(
+      (static_cast<std::uint32_t>(value) + static_cast<std::uint32_t>(divisor) - 1U) /
+      static_cast<std::uint32_t>(divisor));
 }
 
 SLIPSTREAM_HD constexpr std::int32_t round_up(std::int32_t value, std::int32_t step) {
