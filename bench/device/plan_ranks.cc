@@ -95,8 +95,8 @@ PlanRanks::PlanRanks(const Problem& problem, const Tuning& tuning, double limit_
     fused::PublishPlanParams& params = rank.params;
     params.peers = peers;
     params.shape = schedule_shape(problem, tuning, r);
-    params.signature = make_signature(problem, tuning, 0, shape.plane_bytes(), Transfer::kPush,
-                                      Path::kFused);
+    params.signature =
+        make_signature(problem, tuning, 0, shape.plane_bytes(), Transfer::kPush, Path::kFused);
     params.token_row_bytes = shape.token_row_bytes;
     params.state = fused::call_state_at(rank.state_base, params.shape, problem.max_tokens);
     params.host_verdict = rank.verdict;
@@ -145,9 +145,9 @@ void PlanRanks::select(int rank) {
 void PlanRanks::upload(int r, const PlanCall& call) {
   Rank& rank = ranks_[r];
   select(r);
-  const std::int64_t first =
-      std::accumulate(call.tokens_per_rank.begin(), call.tokens_per_rank.begin() + r,
-                      std::int64_t{0}) * problem_.topk;
+  const std::int64_t first = std::accumulate(call.tokens_per_rank.begin(),
+                                             call.tokens_per_rank.begin() + r, std::int64_t{0}) *
+                             problem_.topk;
   const std::int32_t num_tokens = call.tokens_per_rank[r];
   const std::int64_t pairs = std::int64_t{num_tokens} * problem_.topk;
   const Region own = rank.params.peers.own();
@@ -219,8 +219,8 @@ PlanOutcome PlanRanks::download(int r) {
   outcome.weights = fetch(state.topk_weights, pairs);
   outcome.gates =
       fetch(reinterpret_cast<const std::uint32_t*>(state.token_gates), counts.num_tiles);
-  outcome.tokens = fetch(rank.params.peers.own().tokens,
-                         static_cast<std::int64_t>(rank.host_tokens.size()));
+  outcome.tokens =
+      fetch(rank.params.peers.own().tokens, static_cast<std::int64_t>(rank.host_tokens.size()));
   return outcome;
 }
 

@@ -1,7 +1,7 @@
 // PlanRanks: W ranks with regions and call state on the GPUs that are there (rank r on GPU r mod
 // n, so one GPU folds all of them), which can run publish_plan and close a call. Used by the tests
-// and the benchmark of publish_plan. Plain cudaMalloc and peer access: providers have tests of their
-// own.
+// and the benchmark of publish_plan. Plain cudaMalloc and peer access: providers have tests of
+// their own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,9 +32,9 @@ struct PlanCall {
 };
 
 struct PlanOutcome {
-  fused::Verdict verdict;       // as the host reads it
-  Schedule schedule;            // tables downloaded
-  std::vector<float> weights;   // [S, K] as gathered
+  fused::Verdict verdict;         // as the host reads it
+  Schedule schedule;              // tables downloaded
+  std::vector<float> weights;     // [S, K] as gathered
   std::vector<std::byte> tokens;  // the region's tokens [T, H]
   std::vector<std::uint32_t> gates;
 };
@@ -75,9 +75,9 @@ class PlanRanks {
     std::byte* tokens = nullptr;
     std::int32_t* topk_ids = nullptr;
     float* topk_weights = nullptr;
-    protocol::WaitRecord* record = nullptr;  // pinned
-    fused::Verdict* verdict = nullptr;       // pinned
-    protocol::ResetOutcome* reset = nullptr; // pinned
+    protocol::WaitRecord* record = nullptr;   // pinned
+    fused::Verdict* verdict = nullptr;        // pinned
+    protocol::ResetOutcome* reset = nullptr;  // pinned
     fused::PublishPlanParams params;
     std::vector<std::byte> host_tokens;
   };

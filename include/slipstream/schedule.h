@@ -10,9 +10,9 @@
 // token t out of T is floor(t * num_segments / T): every segment holds tokens of every owner.
 //
 // Tiles. A group of n > 0 rows becomes tiles of its own; one without rows has none. balanced:
-// t = ceil(n / tile_max_rows) tiles of round_up(ceil(n / t), 8) rows each, the last one what is left;
-// rows are compact and slack is 0. fixed128 (which ignores tile_max_rows): ceil(n / 128) tiles of
-// 128 rows, the n real rows first; the padding is the last tile's slack.
+// t = ceil(n / tile_max_rows) tiles of round_up(ceil(n / t), 8) rows each, the last one what is
+// left; rows are compact and slack is 0. fixed128 (which ignores tile_max_rows): ceil(n / 128)
+// tiles of 128 rows, the n real rows first; the padding is the last tile's slack.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // CallState: the device memory of one rank that the kernels of a call share: tables, counters,
-// dispensers, the verdict. No peer sees it. publish_plan fills it once a call; kernel 1 and kernel 2
-// read the tables and consume the counters. Who allocates it: the CUDA workspace, zeroed. Next:
+// dispensers, the verdict. No peer sees it. publish_plan fills it once a call; kernel 1 and kernel
+// 2 read the tables and consume the counters. Who allocates it: the CUDA workspace, zeroed. Next:
 // publish_plan.h.
 #pragma once
 
@@ -28,12 +28,12 @@ enum class VerdictCode : std::int32_t {
 // What publish_plan made of a call. Kernel 1 and 2 do their work only when it is good.
 struct Verdict {
   VerdictCode code;
-  std::int32_t peer;        // kSignatureMismatch, kInvalidTokenCount: the first rank that differs
-  std::int32_t index;       // kSignatureMismatch: field; kInvalidIds: the first such j * K + k
-  std::int32_t count;       // kInvalidIds: how many
-  std::int64_t value;       // the peer's value; kInvalidIds: the id
-  std::int64_t own_value;   // kSignatureMismatch: rank 0's value
-  std::uint32_t epoch;      // of the call
+  std::int32_t peer;       // kSignatureMismatch, kInvalidTokenCount: the first rank that differs
+  std::int32_t index;      // kSignatureMismatch: field; kInvalidIds: the first such j * K + k
+  std::int32_t count;      // kInvalidIds: how many
+  std::int64_t value;      // the peer's value; kInvalidIds: the id
+  std::int64_t own_value;  // kSignatureMismatch: rank 0's value
+  std::uint32_t epoch;     // of the call
 };
 
 // The dispensers that the roles of kernel 1 and kernel 2 draw from, seeded once a call.
@@ -51,9 +51,10 @@ enum DispenserIdx : std::int32_t {
 // publish_plan's own joints. One for odd and one for even epochs: each call wipes the other one, so
 // that nothing must be reset while it is in use.
 struct PlanControl {
-  // Numbers 0, 1, ...: a block's first one is its place among the blocks of the launch and the share
-  // of the tables that it builds; a block that is done with a share draws the next one. So every
-  // share is some running block's, however few run, and whoever waits at a joint waits for those.
+  // Numbers 0, 1, ...: a block's first one is its place among the blocks of the launch and the
+  // share of the tables that it builds; a block that is done with a share draws the next one. So
+  // every share is some running block's, however few run, and whoever waits at a joint waits for
+  // those.
   protocol::Dispenser places;
   protocol::Dispenser copies;  // parts of this rank's inputs, copied into the region
   protocol::Election copied;   // the last part's copier publishes

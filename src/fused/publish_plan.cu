@@ -25,7 +25,8 @@ __device__ void write_verdict(const PublishPlanParams& params, Verdict verdict) 
   *params.host_verdict = verdict;
 }
 
-// Nobody uses the other epoch's joints: its call is over, and the next one starts after this launch.
+// Nobody uses the other epoch's joints: its call is over, and the next one starts after this
+// launch.
 __device__ void wipe_control(PlanControl& control) {
   control.places.relaxed_seed();
   control.copies.relaxed_seed();
@@ -45,15 +46,13 @@ __global__ void __launch_bounds__(kPlanThreads, 1)
   // One thread asks for all: a thousand acquiring loads would take longer than the rest.
   if (threadIdx.x == 0) {
     shared_spin = protocol::begin_call(params.endpoint, static_cast<std::int32_t>(blockIdx.x));
-    shared_place =
-        params.state.control[shared_spin.tag.epoch % 2].places.relaxed_take(kAnyPlace);
+    shared_place = params.state.control[shared_spin.tag.epoch % 2].places.relaxed_take(kAnyPlace);
   }
   __syncthreads();
   const protocol::SpinContext spin = shared_spin;
   PlanControl& control = params.state.control[spin.tag.epoch % 2];
   const std::int64_t place = shared_place;
-  if (place == 0 && threadIdx.x == 0)
-    wipe_control(params.state.control[(spin.tag.epoch + 1) % 2]);
+  if (place == 0 && threadIdx.x == 0) wipe_control(params.state.control[(spin.tag.epoch + 1) % 2]);
 
   copy_and_publish(params, control, spin, place);
   if (place >= kMaxPlanBlocks) return;
@@ -164,8 +163,7 @@ Status launch_collective_reset(const protocol::Endpoint& endpoint, const CallSta
   return Status::ok();
 }
 
-Status verdict_status(const Verdict& verdict, const ScheduleShape& shape,
-                      std::int32_t max_tokens) {
+Status verdict_status(const Verdict& verdict, const ScheduleShape& shape, std::int32_t max_tokens) {
   switch (verdict.code) {
     case VerdictCode::kGood:
     case VerdictCode::kGroupFailed:  // the wait record says more
@@ -180,13 +178,13 @@ Status verdict_status(const Verdict& verdict, const ScheduleShape& shape,
                      .hint = "make the layer with a larger max_tokens",
                      .culprit_rank = verdict.peer});
     case VerdictCode::kInvalidIds:
-      return Status(StatusCode::kInvalidRouting, Subsystem::kRouting,
-                    {.what = "topk_ids of global token " +
-                             std::to_string(verdict.index / shape.topk) + ", k " +
-                             std::to_string(verdict.index % shape.topk),
-                     .observed = "outside (" + std::to_string(verdict.count) + " such ids)",
-                     .expected = "0.." + std::to_string(shape.num_experts - 1) + " or -1",
-                     .hint = "mask padded tokens with -1"});
+      return Status(
+          StatusCode::kInvalidRouting, Subsystem::kRouting,
+          {.what = "topk_ids of global token " + std::to_string(verdict.index / shape.topk) +
+                   ", k " + std::to_string(verdict.index % shape.topk),
+           .observed = "outside (" + std::to_string(verdict.count) + " such ids)",
+           .expected = "0.." + std::to_string(shape.num_experts - 1) + " or -1",
+           .hint = "mask padded tokens with -1"});
   }
   return Status(StatusCode::kInternal, Subsystem::kLayer, {.what = "verdict code"});
 }

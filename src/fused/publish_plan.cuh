@@ -34,8 +34,7 @@ struct CopyParts {
         num_tokens < 0 || num_tokens > params.peers.shape.max_tokens ? 0 : num_tokens;
     const std::int64_t fitting = kCopyBytes / max(params.token_row_bytes, std::int64_t{1});
     rows_per_part = static_cast<std::int32_t>(max(fitting, std::int64_t{1}));
-    num_token_parts =
-        input.tokens == own.tokens ? 0 : (rows + rows_per_part - 1) / rows_per_part;
+    num_token_parts = input.tokens == own.tokens ? 0 : (rows + rows_per_part - 1) / rows_per_part;
     const std::int64_t pairs = std::int64_t{rows} * params.shape.topk;
     num_routing_parts = input.topk_ids == own.topk_ids && input.topk_weights == own.topk_weights
                             ? 0
@@ -95,8 +94,7 @@ __device__ inline void copy_part(const PublishPlanParams& params, const Region& 
   }
   part -= parts.num_routing_parts;
   const std::int32_t row_begin = part * parts.rows_per_part;
-  copy_token_rows(params, own, row_begin,
-                  min(row_begin + parts.rows_per_part, parts.num_tokens));
+  copy_token_rows(params, own, row_begin, min(row_begin + parts.rows_per_part, parts.num_tokens));
 }
 
 // Takes parts until none is left. The block that finishes the last one publishes to all peers.

@@ -29,16 +29,16 @@ struct ScheduleTables {
 struct ShareTotals {
   std::int32_t num_invalid_ids;
   std::int32_t num_real_rows;
-  std::uint32_t first_invalid_pair;  // all ones for none
+  std::uint32_t first_invalid_pair;      // all ones for none
   std::int32_t owner_tokens[kMaxRanks];  // tokens with a row, by owner
 };
 
 // Seen by all shares. Nothing here needs to be initialised.
 struct BuilderScratch {
-  std::int32_t* share_rows = nullptr;  // [shares, groups]: rows of a group in a share's tokens
-  ShareTotals* share_totals = nullptr;      // [shares]
-  std::uint32_t* smallest_bits = nullptr;   // a bit per row: it is some token's smallest slot
-  std::uint32_t* largest_bits = nullptr;    // likewise largest
+  std::int32_t* share_rows = nullptr;      // [shares, groups]: rows of a group in a share's tokens
+  ShareTotals* share_totals = nullptr;     // [shares]
+  std::uint32_t* smallest_bits = nullptr;  // a bit per row: it is some token's smallest slot
+  std::uint32_t* largest_bits = nullptr;   // likewise largest
 };
 
 // One team's own. Nothing needs to be initialised, nothing is kept from share to share, but for
@@ -164,8 +164,8 @@ SLIPSTREAM_HD inline TeamScratch bind_team_scratch(void* base, const ScheduleSha
   return team;
 }
 
-// As many warps as fit into `bytes` of fast memory, at most max_warps, at least one: kMaxGroups take
-// 193 KB with one warp.
+// As many warps as fit into `bytes` of fast memory, at most max_warps, at least one: kMaxGroups
+// take 193 KB with one warp.
 SLIPSTREAM_HD inline std::int32_t fitting_warps(const ScheduleShape& shape, std::int64_t bytes,
                                                 std::int32_t max_warps) {
   std::int32_t num_warps = max_warps;

@@ -16,12 +16,13 @@ struct Range {
 };
 
 // Shares of ceil(total / num_shares), so that late ones may be short or empty. Unsigned 32-bit
-// arithmetic holds it, and a GPU divides 64-bit numbers ten times slower than a share loads its rows.
+// arithmetic holds it, and a GPU divides 64-bit numbers ten times slower than a share loads its
+// rows.
 SLIPSTREAM_HD inline Range share_of(std::int32_t total, std::int32_t share,
                                     std::int32_t num_shares) {
   const auto all = static_cast<std::uint32_t>(total);
-  const std::uint32_t step = (all + static_cast<std::uint32_t>(num_shares) - 1U) /
-                             static_cast<std::uint32_t>(num_shares);
+  const std::uint32_t step =
+      (all + static_cast<std::uint32_t>(num_shares) - 1U) / static_cast<std::uint32_t>(num_shares);
   const std::uint32_t begin = step * static_cast<std::uint32_t>(share);
   return Range{static_cast<std::int32_t>(begin < all ? begin : all),
                static_cast<std::int32_t>(all - begin > step && begin < all ? begin + step : all)};
@@ -92,7 +93,8 @@ SLIPSTREAM_HD inline Pair load_pair(const BuilderArgs& args, const OwnerRanges& 
   const std::uint32_t num_pairs = static_cast<std::uint32_t>(owners.num_tokens()) * topk;
   const std::uint32_t rotated =
       position + static_cast<std::uint32_t>(owners.first_token(shape)) * topk;
-  const auto index = static_cast<std::int32_t>(rotated >= num_pairs ? rotated - num_pairs : rotated);
+  const auto index =
+      static_cast<std::int32_t>(rotated >= num_pairs ? rotated - num_pairs : rotated);
   const std::int32_t expert = args.topk_ids[index];
   if (!is_routed(expert, shape.num_experts)) return Pair{index, expert, -1};
   std::int32_t segment = 0;
@@ -145,8 +147,8 @@ SLIPSTREAM_HD inline SlotSpan slot_span(const BuilderArgs& args, std::int32_t to
   const std::int32_t topk = args.shape.topk;
   const std::int32_t* const slots = args.tables.slots + std::int64_t{token} * topk;
   SlotSpan span{-1, -1};
-  // Unrolled here and below so that a GPU has several loads in flight: one at a time, the latency of
-  // each would be most of a phase.
+  // Unrolled here and below so that a GPU has several loads in flight: one at a time, the latency
+  // of each would be most of a phase.
   SLIPSTREAM_UNROLL(8)
   for (std::int32_t k = 0; k < topk; ++k) {
     const std::int32_t slot = slots[k];

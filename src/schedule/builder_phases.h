@@ -13,14 +13,15 @@
 //                                           share 0 the counts
 //
 // Slots are a stable counting sort by (segment, expert) of the tokens in rotated order: from the
-// first token of `rank` upwards and around for local-first, from token 0 for ascending order. That is
-// the order inside a group: owners by distance, then token, then k. Stability: shares are consecutive,
-// a share's warps take consecutive pairs, a warp takes consecutive steps of its width, and inside a
-// step match() counts lower threads with the same group.
+// first token of `rank` upwards and around for local-first, from token 0 for ascending order. That
+// is the order inside a group: owners by distance, then token, then k. Stability: shares are
+// consecutive, a share's warps take consecutive pairs, a warp takes consecutive steps of its width,
+// and inside a step match() counts lower threads with the same group.
 //
-// Orders are prefix sums: smallest slots of different tokens are different rows, so a token's position
-// in pull_order is the number of rows before its smallest slot that are some token's smallest.
-// Likewise job_order. Every team counts all bits itself: a bit a row is little, a barrier is dear.
+// Orders are prefix sums: smallest slots of different tokens are different rows, so a token's
+// position in pull_order is the number of rows before its smallest slot that are some token's
+// smallest. Likewise job_order. Every team counts all bits itself: a bit a row is little, a barrier
+// is dear.
 //
 // On a GPU: team = block, share_rows and bits stay in L2, two barriers between blocks. Small calls
 // have one share and no barrier.
@@ -51,9 +52,8 @@ SLIPSTREAM_HD void load_batch(const BuilderArgs& args, const TeamScratch& team,
   for (int i = 0; i < kBatch; ++i) {
     Team::each([&](int thread) {
       std::uint32_t position = 0;
-      const bool exists =
-          steps.template position<Team>(first + static_cast<std::uint32_t>(i), thread,
-                                        team.num_warps, position);
+      const bool exists = steps.template position<Team>(first + static_cast<std::uint32_t>(i),
+                                                        thread, team.num_warps, position);
       pairs[i][thread] = exists ? load_pair(args, owners, position) : Pair{-1, -1, -1};
     });
   }
@@ -353,8 +353,8 @@ struct BitRanks {
   }
 };
 
-// Fills the prefixes of both kinds of flags and returns how many there are of the smallest, by every
-// team for itself.
+// Fills the prefixes of both kinds of flags and returns how many there are of the smallest, by
+// every team for itself.
 template <class Team>
 SLIPSTREAM_HD std::int32_t rank_bits(const BuilderArgs& args, const TeamScratch& team,
                                      std::int32_t num_words, std::int32_t words_per_prefix) {
@@ -373,9 +373,8 @@ SLIPSTREAM_HD std::int32_t rank_bits(const BuilderArgs& args, const TeamScratch&
     }
     return count;
   };
-  Team::each([&](int thread) {
-    sums[thread] = visit(thread, 0, [](std::int32_t, std::int64_t) {});
-  });
+  Team::each(
+      [&](int thread) { sums[thread] = visit(thread, 0, [](std::int32_t, std::int64_t) {}); });
   const std::int64_t total = Team::exclusive_sum(sums);
   Team::each([&](int thread) {
     visit(thread, sums[thread], [&](std::int32_t i, std::int64_t count) {
@@ -433,11 +432,11 @@ SLIPSTREAM_HD void write_counts(const BuilderArgs& args, const TeamScratch& team
   });
 }
 
-// `placed`: this team ran assign_share for some share of this call, so that it knows where the groups
-// begin.
+// `placed`: this team ran assign_share for some share of this call, so that it knows where the
+// groups begin.
 template <class Team>
-SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
-                               std::int32_t share, bool placed) {
+SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team, std::int32_t share,
+                               bool placed) {
   const OwnerRanges owners(args);
   if (!placed) place_groups<Team>(args, team, args.num_shares);  // no share: writes no table
   Team::sync();
@@ -452,9 +451,8 @@ SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
   });
   const std::int32_t num_words =
       static_cast<std::int32_t>(bit_words(team.row_begin[args.shape.num_groups()]));
-  const std::int32_t words_per_prefix = num_words <= team.prefix_words
-                                            ? 1
-                                            : ceil_div(num_words, team.prefix_words);
+  const std::int32_t words_per_prefix =
+      num_words <= team.prefix_words ? 1 : ceil_div(num_words, team.prefix_words);
   const BitRanks smallest{args.scratch.smallest_bits, team.bit_prefix, words_per_prefix};
   const BitRanks largest{args.scratch.largest_bits, team.bit_prefix + team.prefix_words,
                          words_per_prefix};

@@ -62,9 +62,8 @@ void run_phases(const BuilderArgs& args, const HostBuilderOptions& options) {
   };
   const RunPhase run_phase = options.run_phase ? options.run_phase : run_in_turn;
   forget();
-  run_phase(args.num_shares, [&](std::int32_t share) {
-    builder::count_share<Team>(args, team_of(share), share);
-  });
+  run_phase(args.num_shares,
+            [&](std::int32_t share) { builder::count_share<Team>(args, team_of(share), share); });
   if (options.fresh_teams) forget();
   run_phase(args.num_shares, [&](std::int32_t share) {
     builder::assign_share<Team>(args, team_of(share), share, !options.fresh_teams);

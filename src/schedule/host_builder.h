@@ -13,8 +13,8 @@ namespace slipstream {
 // Threads that a team plays.
 enum class TeamWidth : std::int32_t { kOne = 1, kWarp = 32, kTwoWarps = 64 };
 
-// Runs run_share(s) once for every share s of a phase, in any order or at once, and returns when all
-// are done: the barrier between phases.
+// Runs run_share(s) once for every share s of a phase, in any order or at once, and returns when
+// all are done: the barrier between phases.
 using RunPhase = std::function<void(std::int32_t num_shares,
                                     const std::function<void(std::int32_t share)>& run_share)>;
 

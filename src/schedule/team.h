@@ -1,14 +1,14 @@
 // Team: what one share of the table builder is computed with. On a GPU a team is a thread block
-// (BlockTeam); on the host a loop that plays all its threads in turn (SerialTeam), of any width. Code
-// written over Team runs as both:
+// (BlockTeam); on the host a loop that plays all its threads in turn (SerialTeam), of any width.
+// Code written over Team runs as both:
 //
 //   typename Team::template Value<int> x;          // one int per thread
 //   Team::each([&](int thread) { x[thread] = ...; });
 //   const auto total = Team::exclusive_sum(x);     // over all threads, the same on every thread
 //
-// Plain locals outside each() must be equal on all threads, and all threads take part in every call.
-// Threads see each other's writes to memory after sync(), those of their warp after warp_sync().
-// Read builder_phases.h next.
+// Plain locals outside each() must be equal on all threads, and all threads take part in every
+// call. Threads see each other's writes to memory after sync(), those of their warp after
+// warp_sync(). Read builder_phases.h next.
 #pragma once
 
 #include <cstdint>

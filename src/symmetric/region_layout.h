@@ -55,8 +55,8 @@ struct Region {
   std::int32_t* topk_ids;  // [num_tokens, K]
   float* topk_weights;     // [num_tokens, K]
   CallHeader* header;
-  std::int64_t* signature;   // CallSignature::values
-  std::byte* staging;        // [W] planes of [num_tokens, H] partial sums, one per writer
+  std::int64_t* signature;  // CallSignature::values
+  std::byte* staging;       // [W] planes of [num_tokens, H] partial sums, one per writer
   protocol::RankSignals* signals;
 };
 

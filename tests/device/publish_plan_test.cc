@@ -1,5 +1,5 @@
-// publish_plan on the GPUs that are there, ranks folded where they are fewer: tables equal to golden
-// element for element, inputs published whole, errors of both kinds.
+// publish_plan on the GPUs that are there, ranks folded where they are fewer: tables equal to
+// golden element for element, inputs published whole, errors of both kinds.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -90,8 +90,8 @@ TEST_F(PublishPlan, EqualsGoldenOverTheMatrix) {
         tuning.tile_max_rows = 8 * (1 + static_cast<int>(random() % 36));
         PlanRanks ranks(problem, tuning, 10);
         for (const char* distribution : {"balanced", "uniform", "zipf:1.2", "one"}) {
-          PlanCall call = call_of(problem, ragged_tokens(num_ranks, 150, random), distribution,
-                                  random());
+          PlanCall call =
+              call_of(problem, ragged_tokens(num_ranks, 150, random), distribution, random());
           call.in_place = random() % 2 == 0;
           // Some tokens are masked.
           for (std::int32_t& id : call.topk_ids)
@@ -121,8 +121,7 @@ TEST_F(PublishPlan, LargeCallsEqualGolden) {
       tuning.num_segments = segments;
       PlanRanks ranks(problem, tuning, 10);
       for (const char* distribution : {"uniform", "zipf:1.2"}) {
-        const PlanCall call =
-            call_of(problem, {tokens, tokens - 77}, distribution, random());
+        const PlanCall call = call_of(problem, {tokens, tokens - 77}, distribution, random());
         run_and_expect_golden(ranks, call, std::to_string(tokens) + " tokens a rank");
         if (HasFatalFailure()) return;
       }
@@ -152,7 +151,8 @@ TEST_F(PublishPlan, CapturedOnceReplayedWithOtherRouting) {
   for (int r = 0; r < 2; ++r) {
     ranks.select(r);
     cudaGraph_t graph = nullptr;
-    check_cuda(cudaStreamBeginCapture(ranks.stream(r), cudaStreamCaptureModeThreadLocal), "capture");
+    check_cuda(cudaStreamBeginCapture(ranks.stream(r), cudaStreamCaptureModeThreadLocal),
+               "capture");
     ranks.launch(r);
     check_cuda(cudaStreamEndCapture(ranks.stream(r), &graph), "capture");
     check_cuda(cudaGraphInstantiate(&graphs[r], graph, 0), "instantiate");
@@ -262,9 +262,8 @@ TEST_F(PublishPlan, LateStalledAndReset) {
 
   std::vector<std::thread> threads;
   for (int r = 0; r < 3; ++r)
-    threads.emplace_back([&ranks, r] {
-      EXPECT_EQ(ranks.reset(r).result, protocol::SpinResult::kReady) << r;
-    });
+    threads.emplace_back(
+        [&ranks, r] { EXPECT_EQ(ranks.reset(r).result, protocol::SpinResult::kReady) << r; });
   for (std::thread& thread : threads) thread.join();
   run_and_expect_golden(ranks, call, "after the reset");
 }
