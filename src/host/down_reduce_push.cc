@@ -127,6 +127,14 @@ GateState try_tile(HostCall& call) {
   return state;
 }
 
+// kRoleReaderNotJoined only: a look at the peers' memory that no election is behind.
+void read_counts_again(const HostCall& call) {
+  for (std::int32_t peer = 0; peer < call.num_ranks(); ++peer) {
+    const volatile CallHeader* header = call.rank.peers.region(peer).header;
+    [[maybe_unused]] const std::int32_t num_tokens = header->num_tokens;
+  }
+}
+
 bool is_finished(const HostCall& call) {
   return call.jobs.relaxed_peek() >= num_job_visits(call) &&
          call.down_tiles.relaxed_peek() >= num_tile_visits(call);
@@ -161,11 +169,13 @@ void down_reduce_push(HostCall& call, const SpinContext& spin, std::int64_t tick
     if (try_tile(call) != GateState::kClosed) continue;
     const protocol::WaitSite site{protocol::Primitive::kReadyWork, -1,
                                   static_cast<std::int32_t>(call.jobs.relaxed_peek()), 1};
-    spin.until(site, [&] {
+    const protocol::SpinResult result = spin.until(site, [&] {
       const bool is_ready = has_ready_work(call);
       return protocol::Observation{is_ready, is_ready ? 1U : 0U};
     });
+    if (mutated(Mutation::kRoleExitOnFailure) && result != protocol::SpinResult::kReady) return;
   }
+  if (mutated(Mutation::kRoleReaderNotJoined)) read_counts_again(call);
 }
 
 }  // namespace slipstream::host

@@ -54,7 +54,11 @@ class CallLaunches : public Launches {
         break;
       case kGatherGateUp: gather_gate_up(call_, spin, ticket); break;
       case kDownReducePush: down_reduce_push(call_, spin, ticket); break;
-      default: final_reduce(call_, spin, ticket); leave_call(call_, spin);
+      case kFinalReduce:
+        final_reduce(call_, spin, ticket);
+        leave_call(call_, spin, ticket);
+        break;
+      default: break;
     }
   }
 
@@ -117,7 +121,7 @@ void SequentialMeeting::drive() {
           [](HostCall& call, const SpinContext& spin) { down_reduce_push(call, spin, 0); });
   for_all(kFinalReduce, [](HostCall& call, const SpinContext& spin) {
     final_reduce(call, spin, 0);
-    leave_call(call, spin);
+    leave_call(call, spin, 0);
   });
   for (Guest& guest : calls_) guest = Guest{};
   num_come_ = 0;

@@ -22,7 +22,10 @@ std::int64_t pieces_per_chunk(const HostCall& call) {
   return std::max<std::int64_t>(1, (call.out.rows + kPieceRows - 1) / kPieceRows);
 }
 
-bool chunk_has_arrived(const SpinContext& spin, std::int32_t chunk) {
+bool chunk_has_arrived(const HostCall& call, const SpinContext& spin, std::int32_t chunk,
+                       bool is_first) {
+  if (mutated(Mutation::kRoleReaderWithoutAcquire) && !is_first)  // somebody else has seen it
+    return call.pieces.relaxed_peek() > chunk * pieces_per_chunk(call);
   for (std::int32_t writer = 0; writer < spin.num_ranks(); ++writer)
     if (!spin.endpoint->mine().watermark[writer].poll(spin.tag, chunk)) return false;
   return true;
@@ -30,7 +33,8 @@ bool chunk_has_arrived(const SpinContext& spin, std::int32_t chunk) {
 
 // The first block waits as long as the group allows; the others for a moment, then they leave: a
 // launch that waits for remote ranks must not keep threads from other instances' work.
-bool wait_for_chunk(const SpinContext& spin, std::int32_t chunk, bool is_first) {
+bool wait_for_chunk(const HostCall& call, const SpinContext& spin, std::int32_t chunk,
+                    bool is_first) {
   if (is_first) {
     for (std::int32_t writer = 0; writer < spin.num_ranks(); ++writer)
       if (protocol::wait_watermark(spin, writer, chunk) != SpinResult::kReady) return false;
@@ -39,7 +43,7 @@ bool wait_for_chunk(const SpinContext& spin, std::int32_t chunk, bool is_first) 
   std::uint64_t last = 0;
   return protocol::spin_until(
              [&] {
-               return protocol::Observation{chunk_has_arrived(spin, chunk), 0};
+               return protocol::Observation{chunk_has_arrived(call, spin, chunk, is_first), 0};
              },
              [&] { return spin.failed(); }, kPatienceNs, last) == SpinResult::kReady;
 }
@@ -79,6 +83,7 @@ void final_reduce(HostCall& call, const SpinContext& spin, std::int64_t ticket) 
       if (protocol::wait_rejection(spin, peer) != SpinResult::kReady) return;
     return;
   }
+  if (mutated(Mutation::kRoleLeaveWithoutFinalWait) && call.out.rows == 0) return;
   const Scratch scratch = scratch_of_block(call.buffers, call.shape, ticket);
   const std::int64_t per_chunk = pieces_per_chunk(call);
   const std::int64_t num_pieces = per_chunk * call.shape.num_chunks;
@@ -86,8 +91,8 @@ void final_reduce(HostCall& call, const SpinContext& spin, std::int64_t ticket) 
     const std::int64_t piece = call.pieces.relaxed_peek();
     if (piece >= num_pieces) return;
     const auto chunk = static_cast<std::int32_t>(piece / per_chunk);
-    if (!chunk_has_arrived(spin, chunk)) {
-      if (!wait_for_chunk(spin, chunk, is_first)) return;
+    if (!chunk_has_arrived(call, spin, chunk, is_first)) {
+      if (!wait_for_chunk(call, spin, chunk, is_first)) return;
       continue;
     }
     if (!call.pieces.relaxed_take_if(piece)) continue;
@@ -96,8 +101,15 @@ void final_reduce(HostCall& call, const SpinContext& spin, std::int64_t ticket) 
   }
 }
 
-void leave_call(HostCall& call, const SpinContext& spin) {
-  spin.endpoint->state->clock.leave(static_cast<std::uint32_t>(call.num_blocks));
+void leave_call(HostCall& call, const SpinContext& spin, std::int64_t ticket) {
+  protocol::CallClock& clock = spin.endpoint->state->clock;
+  if (mutated(Mutation::kRoleFailureKeepsEpoch) && spin.failed()) return;
+  if (mutated(Mutation::kRoleEpochByElected)) {
+    // Whoever reduced pieces is elected; nobody reduces in a call that was rejected.
+    if (call.is_accepted && ticket == 0) clock.leave(1);
+    return;
+  }
+  clock.leave(static_cast<std::uint32_t>(call.num_blocks));
 }
 
 }  // namespace slipstream::host

@@ -13,6 +13,6 @@ namespace slipstream::host {
 void final_reduce(HostCall& call, const protocol::SpinContext& spin, std::int64_t ticket);
 
 // A block's last act in the call. The last one to leave advances the epoch.
-void leave_call(HostCall& call, const protocol::SpinContext& spin);
+void leave_call(HostCall& call, const protocol::SpinContext& spin, std::int64_t ticket);
 
 }  // namespace slipstream::host

@@ -131,11 +131,12 @@ void compute(HostCall& call, const SpinContext& spin, const Scratch& scratch) {
     }
     const protocol::WaitSite site{protocol::Primitive::kReadyWork, -1,
                                   static_cast<std::int32_t>(tile), 1};
-    spin.until(site, [&] {
+    const protocol::SpinResult result = spin.until(site, [&] {
       const bool is_ready =
           call.gate_up_tiles.relaxed_peek() != tile || gate_of(call, tile) != GateState::kClosed;
       return protocol::Observation{is_ready, is_ready ? 1U : 0U};
     });
+    if (mutated(Mutation::kRoleExitOnFailure) && result != protocol::SpinResult::kReady) return;
   }
 }
 

@@ -59,9 +59,15 @@ class Builder:
         self.programs = programs
         self.folder = pathlib.Path(folder)
         self.shared_objects = {}
+        self.plain_objects = {}  # program -> source -> object without a mutation
 
-    def compile(self, program, source, name):
-        object_file = self.folder / f"{name}-{source.replace('/', '_')}.o"
+    @staticmethod
+    def is_touched(source, mutation):
+        """Steps of roles act in the file that tests for them, all others in headers."""
+        return not mutation.startswith("kRole") or mutation in (ROOT / source).read_text()
+
+    def compile(self, program, source, name, test=""):
+        object_file = self.folder / f"{name}-{test}-{source.replace('/', '_')}.o"
         flags = FLAGS + program.get("flags", [])
         if name != "shared":
             flags = flags + [f"-DSLIPSTREAM_MUTATE={name}"]
@@ -73,15 +79,21 @@ class Builder:
         program = self.programs[program_name]
         self.shared_objects[program_name] = [
             self.compile(program, source, "shared") for source in program.get("shared_sources", [])]
+        self.plain_objects[program_name] = {
+            source: self.compile(program, source, "kNone") for source in program["sources"]}
 
-    def build(self, program_name, mutation):
+    def build(self, program_name, mutation, test=""):
         program = self.programs[program_name]
-        objects = [self.compile(program, source, mutation) for source in program["sources"]]
-        binary = self.folder / f"{program_name}-{mutation}"
+        plain = self.plain_objects[program_name]
+        touched = [] if mutation == "kNone" else [
+            source for source in program["sources"] if self.is_touched(source, mutation)]
+        mutated = [self.compile(program, source, mutation, test) for source in touched]
+        objects = mutated + [plain[source] for source in program["sources"] if source not in touched]
+        binary = self.folder / f"{program_name}-{mutation}-{test}"
         subprocess.run(self.linker + FLAGS + objects + self.shared_objects[program_name] +
                        ["-o", str(binary)] + program.get("libraries", []) + ["-lpthread"],
                        check=True, capture_output=True, text=True, cwd=ROOT)
-        for object_file in objects:
+        for object_file in mutated:
             os.unlink(object_file)
         return binary
 
@@ -104,7 +116,7 @@ def run_test(binary, program, test, seconds):
 def try_mutation(builder, mutation, program_name, test, expected):
     """-> (passed, how it went)."""
     try:
-        binary = builder.build(program_name, mutation)
+        binary = builder.build(program_name, mutation, test)
     except subprocess.CalledProcessError as error:
         return False, f"does not compile: {error.stderr.strip().splitlines()[0]}"
     seconds = HANG_SECONDS if expected == "hang" else TEST_SECONDS
