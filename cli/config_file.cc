@@ -30,6 +30,32 @@ Status file_error(const std::string& path, std::string observed, std::string exp
                  .hint = std::move(hint)});
 }
 
+// The first line with a character beyond ASCII outside of one-line texts and comments, or 0. TOML
+// has a place for such characters in texts over several lines only, which no option needs; toml++
+// 3.3 runs into undefined behaviour there and before keys (its test for whitespace ends in
+// __builtin_unreachable() for U+00A1 to U+0499), so they are refused before it sees them.
+int line_beyond_ascii(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // byte order mark
+  int line = 1;
+  char inside = 0;  // the quote of a text, '#' in a comment, else 0
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line;
+      inside = 0;
+    } else if (inside == 0) {
+      if (static_cast<unsigned char>(c) >= 0x80) return line;
+      if (c == '"' || c == '\'' || c == '#') inside = c;
+      if (c != '#' && inside != 0 && text.substr(i).starts_with(std::string(3, c))) return line;
+    } else if (inside == '"' && c == '\\') {
+      ++i;
+    } else if (inside != '#' && c == inside) {
+      inside = 0;
+    }
+  }
+  return 0;
+}
+
 // The value as the command line would spell it, or nothing.
 std::optional<std::string> to_text(const toml::node& node) {
   if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
@@ -92,6 +118,11 @@ Status read_config_file(const std::string& path, OptionValues* values) {
   text << stream.rdbuf();
   if (!stream) return file_error(path, "not readable", "a TOML file", "check its permissions");
 
+  if (const int line = line_beyond_ascii(text.str()); line != 0) {
+    return file_error(path, fmt::format("broken at line {}", line),
+                      "ASCII outside of texts and comments, and texts on one line",
+                      "put quotes around the value");
+  }
   const toml::parse_result result = toml::parse(text.str());
   if (!result) {
     const toml::parse_error& problem = result.error();

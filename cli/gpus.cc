@@ -15,7 +15,9 @@ GpuList list_gpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
-    list.why_none = cudaGetErrorString(error);
+    int driver_version = 0;
+    cudaDriverGetVersion(&driver_version);  // 0 without a driver, which the runtime calls too old
+    list.why_none = driver_version == 0 ? "no NVIDIA driver" : cudaGetErrorString(error);
     return list;
   }
   for (int device = 0; device < count; ++device) {
