@@ -9,6 +9,7 @@
 #include "job.h"
 #include "memory.h"
 #include "output.h"
+#include "presets.h"
 #include "schedule/host_builder.h"
 #include "schedule/routing_generator.h"
 #include "schedule/schedule.h"
@@ -68,6 +69,7 @@ void print_plan_json(const Job& job, const Plan& plan, const MemoryNeed& need) {
   Json json;
   json["command"] = "plan";
   json["preset"] = job.preset;
+  json["preset_source"] = find_preset(job.preset)->source;
   json["problem"] = to_json(job.problem);
   json["tokens_per_rank"] = job.tokens_per_rank;
   json["routing"] = to_string(job.distribution);
@@ -100,6 +102,7 @@ std::string curve_text(const ReadinessCurve& curve) {
 void print_plan(const Job& job, const Plan& plan, const MemoryNeed& need) {
   const ScheduleStatistics& load = plan.in_use;
   const std::int64_t ranks = job.problem.num_ranks;
+  fmt::print("preset   {}: {}\n", job.preset, find_preset(job.preset)->source);
   fmt::print("layer    {}\n", describe(job.problem));
   fmt::print("tokens   {} ({} by rank), {} routed rows\n", job.num_tokens(),
              fmt::join(job.tokens_per_rank, ", "), load.num_real_rows);

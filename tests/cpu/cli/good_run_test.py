@@ -87,6 +87,7 @@ class PlanTest(CliTest):
                                 ("deepseek-v3", 256), ("gpt-oss-120b", 128), ("olmoe-1b-7b", 64)]:
             plan = self.good("plan", "--preset", preset, "--tokens", "64")
             self.assertEqual(plan["problem"]["experts"], experts)
+            self.assertTrue(plan["preset_source"])
             self.assertEqual(run("plan", "--preset", preset, "--tokens", "8").returncode, 0)
         for dist in ("balanced", "uniform", "zipf:1.2", "stddev:0.4", "one"):
             plan = self.good("plan", "--preset", "seed", "--dist", dist)
