@@ -94,6 +94,7 @@ PlanRanks::PlanRanks(const Problem& problem, const Tuning& tuning, double limit_
     peers.rank = r;
     fused::PublishPlanParams& params = rank.params;
     params.peers = peers;
+    for (int q = 0; q < num_ranks(); ++q) params.regions[q] = peers.region(q);
     params.shape = schedule_shape(problem, tuning, r);
     params.signature =
         make_signature(problem, tuning, 0, shape.plane_bytes(), Transfer::kPush, Path::kFused);

@@ -7,6 +7,14 @@
 #define SLIPSTREAM_HD
 #endif
 
+// Code that runs once or never must not be copied into every wait of a kernel: a launch that runs
+// through its code once is as slow as its instructions are many.
+#if defined(__CUDA_ARCH__)
+#define SLIPSTREAM_NOINLINE __noinline__
+#else
+#define SLIPSTREAM_NOINLINE
+#endif
+
 namespace slipstream {
 
 // Ranks of one tensor-parallel group share one host. Tables, signals and staging planes are sized

@@ -80,7 +80,7 @@ struct CallState {
 // Blocks that wait for peers, at most, and thus plan: a kernel that waits for a remote rank holds
 // few SMs, so that two instances on the same GPUs cannot lock each other out.
 inline constexpr std::int32_t kMaxPlanBlocks = 8;
-inline constexpr std::int32_t kPlanThreads = 1024;
+inline constexpr std::int32_t kPlanThreads = 512;
 inline constexpr std::int32_t kPlanWarps = kPlanThreads / 32;
 
 // THE field list: visit(pointer, num_elements), in the order in which they lie in memory.

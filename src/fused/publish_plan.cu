@@ -60,8 +60,7 @@ __global__ void __launch_bounds__(kPlanThreads, 1)
   await_peers(params, spin, view);
   bool speaks = place == 0;  // a rejected call's verdict is the same in every block
   if (view.verdict.code == VerdictCode::kGood) {
-    const TeamScratch team = bind_team_scratch(shared, params.shape, num_warps);
-    speaks = build(params, control, spin, view, team, place);
+    speaks = build(params, control, spin, view, shared, num_warps, place);
   }
   if (threadIdx.x != 0) return;
   const bool failed = spin.failed();

@@ -16,7 +16,7 @@ namespace slipstream::fused {
 
 // ---- copy and publish ---------------------------------------------------------------------------
 
-inline constexpr std::int64_t kCopyBytes = 64 * 1024;  // a part: 4 vectors of 16 bytes a thread
+inline constexpr std::int64_t kCopyBytes = 64 * 1024;  // a part
 inline constexpr std::int32_t kCopyPairs = 8 * 1024;
 
 // What of the input has to be copied, in parts. Part 0 is the header; it always exists.
@@ -44,18 +44,20 @@ struct CopyParts {
   __device__ std::int32_t num_parts() const { return 1 + num_token_parts + num_routing_parts; }
 };
 
+// A warp a row: no division, and a row's vectors are adjacent.
 template <class Vector>
 __device__ void copy_row_vectors(const PublishPlanParams& params, std::byte* target,
                                  std::int32_t row_begin, std::int32_t row_end) {
-  const std::int64_t row_vectors = params.token_row_bytes / std::int64_t{sizeof(Vector)};
-  const std::int64_t num_vectors = row_vectors * (row_end - row_begin);
-  auto* const to = reinterpret_cast<Vector*>(target + row_begin * params.token_row_bytes);
-#pragma unroll 4
-  for (std::int64_t i = threadIdx.x; i < num_vectors; i += blockDim.x) {
-    const std::int64_t row = row_begin + i / row_vectors;
+  const auto row_vectors =
+      static_cast<std::int32_t>(params.token_row_bytes / std::int64_t{sizeof(Vector)});
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+  for (std::int32_t row = row_begin + static_cast<std::int32_t>(threadIdx.x / 32); row < row_end;
+       row += kPlanWarps) {
+    auto* const to = reinterpret_cast<Vector*>(target + row * params.token_row_bytes);
     const auto* const from = reinterpret_cast<const Vector*>(params.input.tokens +
                                                              row * params.input.token_stride_bytes);
-    to[i] = from[i % row_vectors];
+#pragma unroll 4
+    for (std::int32_t i = lane; i < row_vectors; i += 32) to[i] = from[i];
   }
 }
 
@@ -77,6 +79,7 @@ __device__ inline void copy_part(const PublishPlanParams& params, const Region& 
                                  const CopyParts& parts, std::int32_t part) {
   if (part == 0) {
     if (threadIdx.x == 0) own.header->num_tokens = parts.num_tokens;
+#pragma unroll 1
     for (std::int32_t i = threadIdx.x; i < kNumSignatureFields; i += blockDim.x)
       own.signature[i] = params.signature.values[i];
     return;
@@ -86,6 +89,7 @@ __device__ inline void copy_part(const PublishPlanParams& params, const Region& 
     const std::int64_t all_pairs = std::int64_t{parts.num_tokens} * params.shape.topk;
     const std::int64_t begin = std::int64_t{part} * kCopyPairs;
     const std::int64_t end = min(begin + kCopyPairs, all_pairs);
+#pragma unroll 1
     for (std::int64_t pair = begin + threadIdx.x; pair < end; pair += blockDim.x) {
       own.topk_ids[pair] = params.input.topk_ids[pair];
       own.topk_weights[pair] = params.input.topk_weights[pair];
@@ -102,7 +106,7 @@ __device__ inline void copy_and_publish(const PublishPlanParams& params, PlanCon
                                         const protocol::SpinContext& spin, std::int64_t place) {
   __shared__ std::int64_t shared_part;
   __shared__ bool shared_elected;
-  const Region own = params.peers.own();
+  const Region own = params.regions[params.peers.rank];
   const CopyParts parts(params, own);
   if (parts.num_parts() == 1) {  // all in place: the header needs no joint
     if (place != 0) return;
@@ -156,8 +160,8 @@ __device__ inline void await_peers(const PublishPlanParams& params,
                        static_cast<int>(protocol::SpinResult::kReady);
     std::int32_t field = kNumSignatureFields;
     if (ready) {
-      const Region region = params.peers.region(warp);
-      const Region first = params.peers.region(0);
+      const Region region = params.regions[warp];
+      const Region first = params.regions[0];
       const std::int32_t num_tokens = region.header->num_tokens;
 #pragma unroll
       for (std::int32_t begin = (kNumSignatureFields - 1) / 32 * 32; begin >= 0; begin -= 32) {
@@ -186,8 +190,8 @@ __device__ inline void await_peers(const PublishPlanParams& params,
       verdict.code = VerdictCode::kSignatureMismatch;
       verdict.peer = rank;
       verdict.index = differing[rank];
-      verdict.value = params.peers.region(rank).signature[differing[rank]];
-      verdict.own_value = params.peers.region(0).signature[differing[rank]];
+      verdict.value = params.regions[rank].signature[differing[rank]];
+      verdict.own_value = params.regions[0].signature[differing[rank]];
     }
     for (std::int32_t rank = 0; rank < num_ranks; ++rank)
       if (results[rank] != protocol::SpinResult::kReady) verdict.code = VerdictCode::kGroupFailed;
@@ -211,14 +215,16 @@ inline constexpr std::int64_t kAnyPlace = std::int64_t{1} << 40;
 __device__ inline void gather_pairs(const PublishPlanParams& params, const CallView& view,
                                     std::int64_t begin, std::int64_t end) {
   const std::int64_t topk = params.shape.topk;
+#pragma unroll 1
   for (std::int32_t rank = 0; rank < params.shape.num_ranks; ++rank) {
     const std::int64_t rank_begin = view.token_begin[rank] * topk;
     const std::int64_t from = max(begin, rank_begin);
     const std::int64_t to = min(end, view.token_begin[rank + 1] * topk);
     if (from >= to) continue;
-    const Region region = params.peers.region(rank);
+    const Region region = params.regions[rank];
     // Eight loads in flight, half of them weights: each costs a round trip over the link.
     constexpr int kInFlight = 4;
+#pragma unroll 1
     for (std::int64_t first = from + threadIdx.x; first < to; first += kInFlight * kPlanThreads) {
       std::int32_t ids[kInFlight];
       float weights[kInFlight];
@@ -262,12 +268,16 @@ __device__ inline void seed_counters(const PublishPlanParams& params, std::int32
   const std::int32_t num_chunks = params.shape.chunks.num_chunks;
   const std::int32_t first = share * kPlanThreads + static_cast<std::int32_t>(threadIdx.x);
   const std::int32_t step = num_shares * kPlanThreads;
+#pragma unroll 1
   for (std::int32_t tile = first; tile < num_tiles; tile += step)
     state.token_gates[tile].relaxed_seed(state.tables.slack[tile]);
+#pragma unroll 1
   for (std::int64_t i = first; i < std::int64_t{num_tiles} * num_chunks; i += step)
     state.tile_done[i].relaxed_seed(0);
+#pragma unroll 1
   for (std::int32_t i = first; i < params.shape.num_ranks * num_chunks; i += step)
     state.elections[i].relaxed_seed();
+#pragma unroll 1
   for (std::int32_t i = first; i < kNumDispensers; i += step) state.dispensers[i].relaxed_seed();
 }
 
@@ -295,21 +305,45 @@ __device__ inline std::int32_t num_plan_shares(const PublishPlanParams& params,
       max(std::int64_t{1}, min(fitting, std::int64_t{kMaxPlanBlocks})));
 }
 
+// What the phases read again and again, once a block: a copy a thread would not stay in registers.
+struct SharedBuilder {
+  alignas(BuilderArgs) std::byte args_bytes[sizeof(BuilderArgs)];
+  alignas(TeamScratch) std::byte team_bytes[sizeof(TeamScratch)];
+
+  __device__ BuilderArgs& args() { return *reinterpret_cast<BuilderArgs*>(args_bytes); }
+  __device__ TeamScratch& team() { return *reinterpret_cast<TeamScratch*>(team_bytes); }
+};
+
+__device__ inline void bind_builder(const PublishPlanParams& params, const CallView& view,
+                                    std::byte* team_memory, std::int32_t num_warps,
+                                    SharedBuilder& builder) {
+  if (threadIdx.x == 0) {
+    BuilderArgs args;
+    args.shape = params.shape;
+    args.num_shares = num_plan_shares(params, view);
+    args.tokens_per_rank = view.tokens;
+    args.topk_ids = params.state.topk_ids;
+    args.tables = params.state.tables;
+    args.scratch = bind_builder_scratch(params.state.builder_scratch, params.shape, kMaxPlanBlocks,
+                                        rows_bound(params.shape, view.token_begin[kMaxRanks]));
+    builder.args() = args;
+    builder.team() = bind_team_scratch(team_memory, params.shape, num_warps);
+  }
+  __syncthreads();
+}
+
 // All tables. `place`: this block's; it is its first share. True for the block that has share 0 and
 // thus knows the counts.
 __device__ inline bool build(const PublishPlanParams& params, PlanControl& control,
                              const protocol::SpinContext& spin, const CallView& view,
-                             const TeamScratch& team, std::int64_t place) {
+                             std::byte* team_memory, std::int32_t num_warps, std::int64_t place) {
   __shared__ std::int64_t shared_share;
-  const std::int32_t num_shares = num_plan_shares(params, view);
-  BuilderArgs args;
-  args.shape = params.shape;
-  args.num_shares = num_shares;
-  args.tokens_per_rank = view.tokens;
-  args.topk_ids = params.state.topk_ids;
-  args.tables = params.state.tables;
-  args.scratch = bind_builder_scratch(params.state.builder_scratch, params.shape, kMaxPlanBlocks,
-                                      rows_bound(params.shape, view.token_begin[kMaxRanks]));
+  __shared__ SharedBuilder shared_builder;
+  if (place >= num_plan_shares(params, view)) return false;
+  bind_builder(params, view, team_memory, num_warps, shared_builder);
+  const BuilderArgs& args = shared_builder.args();
+  const TeamScratch& team = shared_builder.team();
+  const std::int32_t num_shares = args.num_shares;
   std::uint32_t owned = 0;
   std::int32_t counted = -1;
   for (std::int64_t share = place; share < num_shares;) {
@@ -324,8 +358,8 @@ __device__ inline bool build(const PublishPlanParams& params, PlanControl& contr
     share = shared_share;
     __syncthreads();
   }
-  if (owned == 0) return false;
   if (num_shares > 1 && !pass_joint(control.counted, spin, num_shares)) return false;
+#pragma unroll 1
   for (std::int32_t share = 0; share < num_shares; ++share) {
     if ((owned >> share & 1U) == 0) continue;
     __syncthreads();
@@ -335,6 +369,7 @@ __device__ inline bool build(const PublishPlanParams& params, PlanControl& contr
   }
   __syncthreads();
   if (num_shares > 1 && !pass_joint(control.assigned, spin, num_shares)) return false;
+#pragma unroll 1
   for (std::int32_t share = 0; share < num_shares; ++share) {
     if ((owned >> share & 1U) == 0) continue;
     builder::order_share<PlanTeam>(args, team, share, true);

@@ -35,6 +35,7 @@ struct CallInput {
 struct PublishPlanParams {
   protocol::Endpoint endpoint;
   PeerTable peers;
+  Region regions[kMaxRanks];  // peers.region(q): finding them again costs more than a load
   ScheduleShape shape;
   CallSignature signature;
   std::int64_t token_row_bytes = 0;  // of the layer's H

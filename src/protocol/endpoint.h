@@ -88,7 +88,7 @@ struct SpinContext {
 
 // The order matters: the failure word first, so that whoever passes a gate opened by it sees it;
 // then the record, then the peers; their reports come back here only as "already failed".
-SLIPSTREAM_HD inline bool SpinContext::fail(const WaitReport& report) const {
+SLIPSTREAM_HD SLIPSTREAM_NOINLINE inline bool SpinContext::fail(const WaitReport& report) const {
   const Failure failure = report.failure;
   if (!endpoint->state->failure.relaxed_raise(failure)) return false;
   endpoint->record->publish(report);
@@ -108,7 +108,8 @@ SLIPSTREAM_HD inline bool SpinContext::fail(const WaitReport& report) const {
   return true;
 }
 
-SLIPSTREAM_HD inline bool SpinContext::poll_peer_failure(const WaitSite& site) const {
+SLIPSTREAM_HD SLIPSTREAM_NOINLINE inline bool SpinContext::poll_peer_failure(
+    const WaitSite& site) const {
   if (failed()) return true;
   const RankSignals& mine = endpoint->mine();
   for (std::int32_t peer = 0; peer < endpoint->num_ranks; ++peer) {

@@ -64,6 +64,7 @@ SLIPSTREAM_HD inline std::int32_t scan_warps(const TeamScratch& team, std::int32
                                              std::int32_t num_groups) {
   constexpr int kInFlight = 8;
   std::int32_t before = 0;
+  SLIPSTREAM_UNROLL(1)
   for (std::int32_t first = 0; first < team.num_warps; first += kInFlight) {
     std::int32_t rows[kInFlight];
     SLIPSTREAM_UNROLL(kInFlight)
@@ -79,15 +80,25 @@ SLIPSTREAM_HD inline std::int32_t scan_warps(const TeamScratch& team, std::int32
   return before;
 }
 
-// Rows of each group in each counting warp, then their exclusive sums over warps; on_pair sees each
-// loaded pair, on_group each group's total.
-template <class Team, class OnPair, class OnGroup>
+// What a thread found among its pairs.
+struct PairTally {
+  std::int32_t num_invalid_ids;
+  std::int32_t num_real_rows;
+  std::uint32_t first_invalid;  // the smallest index, as the largest complement: 0 is "none"
+};
+
+// Rows of each group in each counting warp, then their exclusive sums over warps. `share_rows` gets
+// the groups' totals where it is not null.
+template <class Team>
 SLIPSTREAM_HD void count_rows(const BuilderArgs& args, const TeamScratch& team,
-                              const OwnerRanges& owners, std::int32_t share, OnPair on_pair,
-                              OnGroup on_group) {
+                              const OwnerRanges& owners, std::int32_t share,
+                              std::int32_t* share_rows,
+                              typename Team::template Value<PairTally>& tally) {
   const std::int32_t num_groups = args.shape.num_groups();
   const std::int32_t num_entries = team.num_warps * num_groups;
   Team::each([&](int thread) {
+    tally[thread] = PairTally{0, 0, 0};
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t i = thread; i < num_entries; i += Team::kThreads) team.warp_rows[i] = 0;
   });
   Team::sync();
@@ -96,26 +107,28 @@ SLIPSTREAM_HD void count_rows(const BuilderArgs& args, const TeamScratch& team,
   for (std::uint32_t first = 0; first < steps.num_steps; first += kBatch) {
     typename Team::template Value<Pair> pairs[kBatch];
     load_batch<Team>(args, team, owners, steps, first, pairs);
+    SLIPSTREAM_UNROLL(kBatch)
     for (int i = 0; i < kBatch; ++i) {
-      typename Team::template Value<std::int32_t> group;
       Team::each([&](int thread) {
-        group[thread] = pairs[i][thread].group;
-        if (pairs[i][thread].index >= 0) on_pair(thread, pairs[i][thread]);
+        const Pair& pair = pairs[i][thread];
+        if (pair.group >= 0)
+          Team::add(team.warp_rows + thread / Team::kWarpWidth * num_groups + pair.group, 1);
+        tally[thread].num_real_rows += pair.group >= 0 ? 1 : 0;
+        if (pair.index < 0 || !is_invalid_id(pair.expert, args.shape.num_experts)) return;
+        tally[thread].num_invalid_ids += 1;
+        const std::uint32_t complement = ~static_cast<std::uint32_t>(pair.index);
+        if (complement > tally[thread].first_invalid) tally[thread].first_invalid = complement;
       });
-      const auto equal = Team::match(group);
-      Team::each([&](int thread) {
-        if (group[thread] < 0 || equal[thread].rank != equal[thread].count - 1) return;
-        team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]] +=
-            equal[thread].count;
-      });
-      Team::warp_sync();
     }
   }
   Team::sync();
 
   Team::each([&](int thread) {
-    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads)
-      on_group(group, scan_warps(team, group, num_groups));
+    SLIPSTREAM_UNROLL(1)
+    for (std::int32_t group = thread; group < num_groups; group += Team::kThreads) {
+      const std::int32_t rows = scan_warps(team, group, num_groups);
+      if (share_rows != nullptr) share_rows[group] = rows;
+    }
   });
 }
 
@@ -128,33 +141,22 @@ SLIPSTREAM_HD void count_share(const BuilderArgs& args, const TeamScratch& team,
   const Range words =
       share_of(static_cast<std::int32_t>(bit_words(max_rows)), share, args.num_shares);
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t word = words.begin + thread; word < words.end; word += Team::kThreads) {
       args.scratch.smallest_bits[word] = 0;
       args.scratch.largest_bits[word] = 0;
     }
   });
-
-  // Two sums in one: ids out of range above, rows below.
-  typename Team::template Value<std::int64_t> counted;
+  typename Team::template Value<PairTally> tally;
+  count_rows<Team>(args, team, owners, share,
+                   args.scratch.share_rows + std::int64_t{share} * args.shape.num_groups(), tally);
+  typename Team::template Value<std::int64_t> counted;  // ids out of range above, rows below
   typename Team::template Value<std::uint32_t> first_invalid;
   Team::each([&](int thread) {
-    counted[thread] = 0;
-    first_invalid[thread] = 0;
+    counted[thread] =
+        (std::int64_t{tally[thread].num_invalid_ids} << 32) + tally[thread].num_real_rows;
+    first_invalid[thread] = tally[thread].first_invalid;
   });
-  const std::int32_t num_experts = args.shape.num_experts;
-  std::int32_t* const share_rows =
-      args.scratch.share_rows + std::int64_t{share} * args.shape.num_groups();
-  count_rows<Team>(
-      args, team, owners, share,
-      [&](int thread, const Pair& pair) {
-        counted[thread] += pair.group >= 0 ? 1 : 0;
-        if (!is_invalid_id(pair.expert, num_experts)) return;
-        counted[thread] += std::int64_t{1} << 32;
-        // The smallest index, as the largest complement: 0 is "none".
-        const std::uint32_t complement = ~static_cast<std::uint32_t>(pair.index);
-        if (complement > first_invalid[thread]) first_invalid[thread] = complement;
-      },
-      [&](std::int32_t group, std::int32_t rows) { share_rows[group] = rows; });
   const std::int64_t all_counted = Team::exclusive_sum(counted);
   const std::uint32_t first = ~Team::max(first_invalid);
   Team::each([&](int thread) {
@@ -179,6 +181,7 @@ SLIPSTREAM_HD void place_groups(const BuilderArgs& args, const TeamScratch& team
   Team::each([&](int thread) {
     sums[thread] = 0;
     const std::int32_t first = thread * groups_per_thread;
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t group = first; group < first + groups_per_thread && group < num_groups;
          ++group) {
       std::int32_t before = 0;
@@ -201,6 +204,7 @@ SLIPSTREAM_HD void place_groups(const BuilderArgs& args, const TeamScratch& team
   Team::each([&](int thread) {
     const std::int32_t first = thread * groups_per_thread;
     std::int64_t at = sums[thread];
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t group = first; group < first + groups_per_thread && group < num_groups;
          ++group) {
       const auto row = static_cast<std::int32_t>(at & 0x7fffffff);
@@ -232,10 +236,12 @@ SLIPSTREAM_HD void write_padding(const BuilderArgs& args, const TeamScratch& tea
   if (args.shape.tile_policy != TilePolicy::kFixed128) return;
   Team::each([&](int thread) {
     const std::int32_t warp = share * Team::kWarps + thread / Team::kWarpWidth;
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t group = warp; group < args.shape.num_groups();
          group += args.num_shares * Team::kWarps) {
       const std::int32_t end = team.row_begin[group + 1];
       const std::int32_t begin = team.row_begin[group] + team.real_rows[group];
+      SLIPSTREAM_UNROLL(1)
       for (std::int32_t row = begin + thread % Team::kWarpWidth; row < end; row += Team::kWarpWidth)
         args.tables.row_source[row] = -1;
     }
@@ -267,11 +273,13 @@ template <class Team>
 SLIPSTREAM_HD void flag_tokens(const BuilderArgs& args, const TeamScratch& team,
                                const OwnerRanges& owners, std::int32_t share) {
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads) team.owner_tokens[rank] = 0;
   });
   Team::sync();
   const Range tokens = share_tokens(args, owners, share);
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t i = tokens.begin + thread; i < tokens.end; i += Team::kThreads) {
       const std::int32_t token = rotate(i, owners.first_token(args.shape), owners.num_tokens());
       const SlotSpan span = slot_span(args, token);
@@ -283,6 +291,7 @@ SLIPSTREAM_HD void flag_tokens(const BuilderArgs& args, const TeamScratch& team,
   });
   Team::sync();
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads)
       args.scratch.share_totals[share].owner_tokens[rank] = team.owner_tokens[rank];
   });
@@ -295,23 +304,28 @@ SLIPSTREAM_HD void assign_share(const BuilderArgs& args, const TeamScratch& team
   const OwnerRanges owners(args);
   const std::int32_t num_groups = args.shape.num_groups();
   if (!counted) {
-    count_rows<Team>(
-        args, team, owners, share, [](int, const Pair&) {}, [](std::int32_t, std::int32_t) {});
+    typename Team::template Value<PairTally> unused;
+    count_rows<Team>(args, team, owners, share, nullptr, unused);
   }
   place_groups<Team>(args, team, share);
   write_padding<Team>(args, team, share);
+
+  int num_bits = 1;  // of a group, and of num_groups, which stands for "no row"
+  while (num_groups >> num_bits != 0) ++num_bits;
 
   const WarpSteps steps = WarpSteps::of<Team>(args, team, owners, share);
   for (std::uint32_t first = 0; first < steps.num_steps; first += kBatch) {
     typename Team::template Value<Pair> pairs[kBatch];
     load_batch<Team>(args, team, owners, steps, first, pairs);
+    SLIPSTREAM_UNROLL(kBatch)
     for (int i = 0; i < kBatch; ++i) {
       typename Team::template Value<std::int32_t> group;
       typename Team::template Value<std::int32_t> before;
       Team::each([&](int thread) {
-        group[thread] = pairs[i][thread].group;
+        const bool has_row = pairs[i][thread].group >= 0;
+        group[thread] = has_row ? pairs[i][thread].group : num_groups;
         before[thread] = 0;
-        if (group[thread] >= 0) {
+        if (has_row) {
           before[thread] = team.warp_rows[thread / Team::kWarpWidth * num_groups + group[thread]];
         } else if (pairs[i][thread].index >= 0) {
           args.tables.slots[pairs[i][thread].index] = -1;
@@ -319,9 +333,9 @@ SLIPSTREAM_HD void assign_share(const BuilderArgs& args, const TeamScratch& team
         }
       });
       Team::warp_sync();
-      const auto equal = Team::match(group);
+      const auto equal = Team::match(group, num_bits);
       Team::each([&](int thread) {
-        if (group[thread] < 0) return;
+        if (group[thread] == num_groups) return;
         const std::int32_t slot =
             team.slot_base[group[thread]] + before[thread] + equal[thread].rank;
         write_pair(args, team, pairs[i][thread], slot);
@@ -348,6 +362,7 @@ struct BitRanks {
     const std::int32_t word = row / 32;
     const std::int32_t first = word / words_per_prefix;
     std::int32_t count = prefix[first];
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t i = first * words_per_prefix; i < word; ++i) count += count_bits(bits[i]);
     return count + count_bits(bits[word] & ((1U << row % 32) - 1U));
   }
@@ -362,10 +377,12 @@ SLIPSTREAM_HD std::int32_t rank_bits(const BuilderArgs& args, const TeamScratch&
   const std::int32_t per_thread = ceil_div(num_prefixes, Team::kThreads);
   typename Team::template Value<std::int64_t> sums;  // largest above, smallest below
   const auto visit = [&](int thread, std::int64_t count, auto on_prefix) {
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t i = thread * per_thread; i < (thread + 1) * per_thread && i < num_prefixes;
          ++i) {
       on_prefix(i, count);
       const std::int32_t begin = i * words_per_prefix;
+      SLIPSTREAM_UNROLL(1)
       for (std::int32_t word = begin; word < begin + words_per_prefix && word < num_words; ++word) {
         count += count_bits(args.scratch.smallest_bits[word]);
         count += std::int64_t{count_bits(args.scratch.largest_bits[word])} << 32;
@@ -395,6 +412,7 @@ SLIPSTREAM_HD void write_counts(const BuilderArgs& args, const TeamScratch& team
   typename Team::template Value<std::uint32_t> tile_rows;
   Team::each([&](int thread) {
     tile_rows[thread] = 0;
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t group = thread; group < num_groups; group += Team::kThreads) {
       const auto capacity =
           static_cast<std::uint32_t>(group_tiles(shape, team.real_rows[group]).capacity);
@@ -422,6 +440,7 @@ SLIPSTREAM_HD void write_counts(const BuilderArgs& args, const TeamScratch& team
     counts.max_tile_rows = static_cast<std::int32_t>(max_tile_rows);
     *args.tables.counts = counts;
     std::int32_t null_job = 0;
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t owner = 0; owner < shape.num_ranks; ++owner) {
       const std::int32_t tokens = team.owner_tokens[owner];
       args.tables.owner_num_jobs[owner] = tokens > 0 ? tokens : 1;
@@ -441,6 +460,7 @@ SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
   if (!placed) place_groups<Team>(args, team, args.num_shares);  // no share: writes no table
   Team::sync();
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (int rank = thread; rank < kMaxRanks; rank += Team::kThreads) {
       std::int32_t tokens = 0;
       SLIPSTREAM_UNROLL(8)
@@ -460,10 +480,12 @@ SLIPSTREAM_HD void order_share(const BuilderArgs& args, const TeamScratch& team,
   Team::sync();
 
   std::int32_t num_null_jobs = 0;
+  SLIPSTREAM_UNROLL(1)
   for (std::int32_t owner = 0; owner < args.shape.num_ranks; ++owner)
     num_null_jobs += team.owner_tokens[owner] == 0 ? 1 : 0;
   const Range tokens = share_tokens(args, owners, share);
   Team::each([&](int thread) {
+    SLIPSTREAM_UNROLL(1)
     for (std::int32_t i = tokens.begin + thread; i < tokens.end; i += Team::kThreads) {
       const std::int32_t token = rotate(i, owners.first_token(args.shape), owners.num_tokens());
       const SlotSpan span = slot_span(args, token);
