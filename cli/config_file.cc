@@ -30,30 +30,46 @@ Status file_error(const std::string& path, std::string observed, std::string exp
                  .hint = std::move(hint)});
 }
 
-// The first line with a character beyond ASCII outside of one-line texts and comments, or 0. TOML
-// has a place for such characters in texts over several lines only, which no option needs; toml++
-// 3.3 runs into undefined behaviour there and before keys (its test for whitespace ends in
-// __builtin_unreachable() for U+00A1 to U+0499), so they are refused before it sees them.
-int line_beyond_ascii(std::string_view text) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // byte order mark
+// What of TOML a flat file of options may use. The rest is refused before toml++ 3.3 sees it: some
+// of it leads there into undefined behaviour (characters U+00A1 to U+0499, for which its test for
+// whitespace ends in __builtin_unreachable(); "[=" and "[#", where it assumes a key).
+struct Refusal {
+  int line = 0;  // 0: nothing to refuse
+  const char* expected = "";
+  const char* hint = "";
+};
+
+// Blanks what comments have beyond ASCII.
+Refusal find_refusal(std::string& text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // byte order mark
   int line = 1;
+  bool is_line_begin = true;
   char inside = 0;  // the quote of a text, '#' in a comment, else 0
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    if (static_cast<unsigned char>(c) >= 0x80 && inside != '#')
+      return {line, "ASCII outside of comments", "write \\u00e9 in double quotes for U+00E9"};
     if (c == '\n') {
       ++line;
+      is_line_begin = true;
       inside = 0;
-    } else if (inside == 0) {
-      if (static_cast<unsigned char>(c) >= 0x80) return line;
+    } else if (inside == '#') {
+      if (static_cast<unsigned char>(c) >= 0x80) text[i] = '?';
+    } else if (inside != 0) {
+      if (c == inside) inside = 0;
+      if (inside == '"' && c == '\\' && i + 1 < text.size() &&
+          (text[i + 1] == '"' || text[i + 1] == '\\'))
+        ++i;
+    } else {
+      if (c == '{' || (c == '[' && is_line_begin))
+        return {line, "settings without tables", "write them as in: ranks = 4"};
       if (c == '"' || c == '\'' || c == '#') inside = c;
-      if (c != '#' && inside != 0 && text.substr(i).starts_with(std::string(3, c))) return line;
-    } else if (inside == '"' && c == '\\') {
-      ++i;
-    } else if (inside != '#' && c == inside) {
-      inside = 0;
+      if (c != '#' && inside != 0 && text.compare(i, 3, std::string(3, c)) == 0)
+        return {line, "texts on one line", "write them as in: dist = \"uniform\""};
+      is_line_begin = is_line_begin && (c == ' ' || c == '\t' || c == '\r');
     }
   }
-  return 0;
+  return {};
 }
 
 // The value as the command line would spell it, or nothing.
@@ -114,16 +130,15 @@ Status read_config_file(const std::string& path, OptionValues* values) {
                       "give a file of settings");
   }
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
+  std::ostringstream content;
+  content << stream.rdbuf();
   if (!stream) return file_error(path, "not readable", "a TOML file", "check its permissions");
-
-  if (const int line = line_beyond_ascii(text.str()); line != 0) {
-    return file_error(path, fmt::format("broken at line {}", line),
-                      "ASCII outside of texts and comments, and texts on one line",
-                      "put quotes around the value");
+  std::string text = content.str();
+  if (const Refusal refusal = find_refusal(text); refusal.line != 0) {
+    return file_error(path, fmt::format("wrong at line {}", refusal.line), refusal.expected,
+                      refusal.hint);
   }
-  const toml::parse_result result = toml::parse(text.str());
+  const toml::parse_result result = toml::parse(text);
   if (!result) {
     const toml::parse_error& problem = result.error();
     return file_error(path, fmt::format("broken at line {}", problem.source().begin.line), "TOML",

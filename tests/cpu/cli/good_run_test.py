@@ -230,7 +230,7 @@ class InputTest(CliTest):
 
 class ConfigTest(CliTest):
     def test_names_and_precedence(self):
-        path = self.write("job.toml", 'preset = "demo"\nranks = 2\ntokens = [3, 4]\nhidden = 64\n'
+        path = self.write("job.toml", 'preset = "demo"  # f\u00fcr\nranks = 2\ntokens = [\n  3, 4\n]\nhidden = 64\n'
                           'dist = "zipf:1.1"\nno-check = true\nout = "unused by plan"\n')
         plan = self.good("plan", "--config", path)
         self.assertEqual(plan["tokens_per_rank"], [3, 4])
