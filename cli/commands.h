@@ -10,6 +10,7 @@ Result<int> cmd_info(const OptionValues& options);
 Result<int> cmd_plan(const OptionValues& options);
 Result<int> cmd_run(const OptionValues& options);
 Result<int> cmd_verify(const OptionValues& options);
+Result<int> cmd_bench(const OptionValues& options);
 Result<int> cmd_faults(const OptionValues& options);
 
 }  // namespace slipstream::cli

@@ -55,6 +55,10 @@ constexpr CommandSpec kCommands[] = {
      "  slipstream faults --backend host\n"
      "  slipstream faults --ranks 2 --threads 1 --json\n",
      cmd_faults},
+    {kBench, "bench", "Measure one part alone beside what people use today; WHAT is gemm",
+     "  slipstream bench gemm --preset seed --dist uniform --json\n"
+     "  slipstream bench gemm --preset qwen3-30b-a3b --ranks 1 --tokens 2048 --csv\n",
+     cmd_bench},
 };
 
 constexpr const char* kInputHelp =
@@ -72,7 +76,7 @@ constexpr const char* kExitHelp =
 
 std::string footer(const CommandSpec& command) {
   std::string text = fmt::format("Examples:\n{}", command.examples);
-  if ((command.bit & (kPlan | kRun)) != 0) text += "\nPresets:\n" + describe_presets();
+  if ((command.bit & (kPlan | kRun | kBench)) != 0) text += "\nPresets:\n" + describe_presets();
   if (command.bit == kRun) text += fmt::format("\n{}", kInputHelp);
   return text + "\n" + kExitHelp;
 }
@@ -160,7 +164,11 @@ Status parse_problem(const std::string& text) {
 
 Status collect(const Parser& parser, const CommandSpec& command, OptionValues* values) {
   const CLI::App* sub = parser.app.get_subcommand(command.name);
-  const std::vector<std::string> extras = sub->remaining();
+  std::vector<std::string> extras = sub->remaining();
+  if (command.bit == kBench && !extras.empty() && !extras.front().starts_with("-")) {
+    values->set(kSubjectKey, extras.front(), kSubjectKey);
+    extras.erase(extras.begin());
+  }
   if (!extras.empty()) return unknown_argument(command, extras.front());
   for (const OptionSpec& option : option_specs()) {
     if ((option.commands & command.bit) == 0) continue;

@@ -17,29 +17,32 @@ constexpr const char* kTuning = "Tuning";
 constexpr const char* kRunning = "Running";
 constexpr const char* kOutput = "Output";
 constexpr unsigned kJob = kPlan | kRun;
-constexpr unsigned kAll = kInfo | kPlan | kRun | kVerify | kFaults;
+constexpr unsigned kShapes = kJob | kBench;
+constexpr unsigned kAll = kInfo | kPlan | kRun | kVerify | kFaults | kBench;
 
 constexpr OptionSpec kOptions[] = {
-    {"preset", "NAME", "Shape to start from, see the list below (default: demo)", kJob, kShape},
-    {"ranks", "W", "Tensor-parallel ranks, 1..8 (faults: 2..8)", kJob | kFaults, kShape},
-    {"tokens", "T[,T...]", "Tokens per rank: one number for every rank, or one per rank", kJob,
+    {"preset", "NAME", "Shape to start from, see the list below (default: demo)", kShapes, kShape},
+    {"ranks", "W", "Tensor-parallel ranks, 1..8 (faults: 2..8; verify: only cases of as many)",
+     kShapes | kFaults | kVerify, kShape},
+    {"tokens", "T[,T...]", "Tokens per rank: one number for every rank, or one per rank", kShapes,
      kShape},
-    {"experts", "E", "Experts, 1..1024", kJob, kShape},
-    {"hidden", "H", "Columns of a token", kJob, kShape},
-    {"intermediate", "I", "Intermediate columns, full width; every rank computes I / W", kJob,
+    {"experts", "E", "Experts, 1..1024", kShapes, kShape},
+    {"hidden", "H", "Columns of a token", kShapes, kShape},
+    {"intermediate", "I", "Intermediate columns, full width; every rank computes I / W", kShapes,
      kShape},
-    {"topk", "K", "Experts per token, 1..64", kJob, kShape},
-    {"dtype", "TYPE", "bf16, fp16 or fp32: tokens, weights, output (default: bf16)", kJob, kShape},
+    {"topk", "K", "Experts per token, 1..64", kShapes, kShape},
+    {"dtype", "TYPE", "bf16, fp16 or fp32: tokens, weights, output (default: bf16)", kShapes,
+     kShape},
     {"dist", "DIST",
      "Routing: balanced, uniform, zipf:A, stddev:S (of an expert's rows, relative to their mean), "
      "one (default: uniform)",
-     kJob, kRouting},
-    {"seed", "N", "Seed of routing, tokens and weights (default: 3)", kJob | kVerify, kRouting},
+     kShapes, kRouting},
+    {"seed", "N", "Seed of routing, tokens and weights (default: 3)", kShapes | kVerify, kRouting},
     {"input", "FILE", "Real input instead of random data, see docs/input_format.md", kRun,
      kRouting},
     {"tile-policy", "NAME", "balanced or fixed128", kJob, kTuning},
     {"row-order", "NAME", "local-first or ascending", kJob, kTuning},
-    {"tile-max-rows", "N", "Most rows of a balanced tile, a multiple of 8", kJob, kTuning},
+    {"tile-max-rows", "N", "Most rows of a balanced tile, a multiple of 8", kShapes, kTuning},
     {"segments", "N", "Token segments, 1..16", kJob, kTuning},
     {"chunks", "N|W,W...", "Column chunks of kernel 2: their number, or their widths", kJob,
      kTuning},
@@ -49,12 +52,17 @@ constexpr OptionSpec kOptions[] = {
     {"backend", "NAME", "auto, host or cuda (default: auto)", kJob | kVerify | kFaults, kRunning},
     {"threads", "N", "Host backend: threads per rank (default: 1; faults: 2)", kRun | kFaults,
      kRunning},
-    {"repeat", "N", "Run the layer N times; the times are medians (default: 1)", kRun, kRunning},
+    {"repeat", "N",
+     "Run the layer N times; the times are medians (default: 1; bench: 6 rounds of 5 runs)",
+     kRun | kBench, kRunning},
     {"no-check", nullptr, "Leave out the check against the reference", kRun, kRunning},
     {"probe", nullptr, "Measure the links between GPUs, too", kInfo, kRunning},
     {"config", "FILE", "TOML file with the same names; the command line wins", kAll & ~kInfo,
      kRunning},
     {"out", "FILE", "Write the tensor `out` [T, H], in rank order, as safetensors", kRun, kOutput},
+    {"peers", "DIR", "Folder of the baselines' scripts (default: bench/peers of the sources)",
+     kBench, kRunning},
+    {"csv", nullptr, "Lines of comma-separated values on stdout", kBench, kOutput},
     {"json", nullptr, "One JSON object on stdout, errors too", kAll, kOutput},
 };
 

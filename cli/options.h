@@ -20,6 +20,7 @@ enum Command : unsigned {
   kRun = 1U << 2,
   kVerify = 1U << 3,
   kFaults = 1U << 4,
+  kBench = 1U << 5,
 };
 
 struct OptionSpec {
@@ -29,6 +30,9 @@ struct OptionSpec {
   unsigned commands;  // Command bits that take it
   const char* group;  // heading in --help
 };
+
+// Where the word after `bench` stands among the values; no option has this name.
+inline constexpr const char* kSubjectKey = "what to bench";
 
 inline constexpr int kMaxThreadsPerRank = 1024;
 

@@ -14,16 +14,26 @@ int num_gpus() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+namespace {
+
+// No destructors: peers' threads may wait inside CUDA.
+[[noreturn]] void leave() {
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
+}  // namespace
+
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-  std::abort();
+  leave();
 }
 
 void check_status(const Status& status) {
   if (status.is_ok()) return;
   std::fprintf(stderr, "%s\n", status.message().c_str());
-  std::abort();
+  leave();
 }
 
 namespace {
@@ -118,7 +128,10 @@ PlanRanks::PlanRanks(const Problem& problem, const Tuning& tuning, double limit_
   std::vector<std::thread> threads;
   for (int r = 0; r < num_ranks(); ++r)
     threads.emplace_back([this, r] {
-      if (reset(r).result != protocol::SpinResult::kReady) std::abort();
+      if (reset(r).result != protocol::SpinResult::kReady) {
+        std::fprintf(stderr, "the first reset of rank %d did not end in time\n", r);
+        leave();
+      }
     });
   for (std::thread& thread : threads) thread.join();
 }

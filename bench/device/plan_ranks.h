@@ -20,7 +20,7 @@ namespace slipstream::testing {
 
 int num_gpus();
 
-// Aborts with a sentence: a CUDA error in a test's scaffolding.
+// Ends the program with a sentence and exit code 1: there is nothing to compare after one.
 void check_cuda(cudaError_t error, const char* what);
 void check_status(const Status& status);
 

@@ -9,7 +9,10 @@ torch needs permuted rows and offers no SwiGLU: it computes the plain product.
 
 import sys
 
-import torch
+try:
+    import torch
+except ImportError:
+    sys.exit("bench/peers/grouped_mm.py: torch is not installed")
 
 
 def setup(words):

@@ -12,7 +12,7 @@ from cli_harness import CliTest, file_bytes, run, safetensors_bytes, tensor
 
 class OptionTest(CliTest):
     def test_commands(self):
-        self.bad(has=["command is missing", "info, plan, run, verify, faults", "--help"])
+        self.bad(has=["command is missing", "info, plan, run, verify, faults, bench", "--help"])
         self.bad("rnu", has=["'rnu'", "did you mean 'run'"])
         self.bad("", has="''")
         self.bad("frobnicate", has=["'frobnicate'", "--help"])
@@ -94,6 +94,22 @@ class OptionTest(CliTest):
         self.bad("run", "--backend", "cuda", has=["cuda", "host"])
         self.bad("faults", "--backend", "cuda", has=["'cuda'", "auto or host"])
         self.bad("faults", "--ranks", "1", has=["'1'", "2..8"])
+
+    def test_what_to_bench(self):
+        self.bad("bench", has=["what to bench is missing", "gemm"])
+        self.bad("bench", "gem", has=["'gem'", "did you mean 'gemm'"])
+        self.bad("bench", "plan", has=["'plan'", "one of gemm"])
+        self.bad("bench", "gemm", "surplus", has="'surplus'")
+        self.bad("bench", "gemm", "--threads", "2", has=["'--threads'", "an option of bench"])
+        self.bad("bench", "gemm", "--dtype", "fp32", has=["--dtype", "'fp32'", "bf16 or fp16"])
+        self.bad("bench", "gemm", "--tokens", "0", has=["--tokens", "'0'", "a token or more"])
+        self.bad("bench", "gemm", "--repeat", "0", has=["--repeat", "'0'", "1..1000000"])
+        self.bad("bench", "gemm", "--dist", "none", has=["--dist", "'none'"])
+        self.bad("bench", "gemm", "--peers", self.folder, has=["--peers", "grouped_mm.py"])
+        done = run("bench", "gemm", "--csv", "--json")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"\Acli: --csv [^\n]+ one of the two[^\n]+\n\Z")
+        self.bad("run", "--csv", has=["'--csv'", "an option of run"])
 
     def test_memory_is_counted_before_it_is_taken(self):
         self.bad("run", "--preset", "deepseek-v3", "--experts", "1024", "--backend", "host",

@@ -39,7 +39,7 @@ class InfoTest(CliTest):
 class HelpTest(CliTest):
     def test_every_command_has_examples(self):
         self.assertEqual(run("--help").returncode, 0)
-        for command in ("info", "plan", "run", "verify", "faults"):
+        for command in ("info", "plan", "run", "verify", "faults", "bench"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0, command)
             self.assertIn(f"slipstream {command}", done.stdout)

@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  slipstream::Result<std::string> result = slipstream::bench::run_gemm_bench(options, !out.empty());
+  if (!out.empty()) options.progress = [](const std::string& line) { fmt::print("{}\n", line); };
+  slipstream::Result<std::string> result = slipstream::bench::run_gemm_bench(options);
   if (!result.is_ok()) {
     fmt::print(stderr, "{}\n", result.status().message());
     return 2;

@@ -32,6 +32,7 @@ constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // several times th
 struct Contestant {
   std::string name;
   bool is_ours = false;
+  std::string why_waived;                       // said where `us` stays empty
   std::function<std::vector<double>(int)> run;  // microseconds of each of n runs; empty: WAIVED
   std::vector<double> us;
 };
@@ -185,7 +186,9 @@ class GemmRace {
     add_peers(peer);
   }
 
-  std::vector<std::string> run(bool progress) {
+  const Status& status() const { return status_; }
+
+  std::vector<std::string> run() {
     for (std::int32_t round = 0; round <= options_.num_rounds; ++round) {
       for (Contestant& contestant : contestants_) {
         const std::vector<double> us = contestant.run(options_.runs_per_round);
@@ -196,9 +199,8 @@ class GemmRace {
     std::vector<std::string> results;
     for (const Contestant& contestant : contestants_) {
       results.push_back(report(contestant));
-      if (progress) fmt::print("{}\n", results.back());
+      if (options_.progress) options_.progress(results.back());
     }
-    std::fflush(stdout);
     return results;
   }
 
@@ -218,7 +220,11 @@ class GemmRace {
     spec.schedule = schedule_.view();
     if (variant.dispenser) spec.dispenser = schedule_.dispenser.get();
     Result<GroupedGemm> gemm = GroupedGemm::create(spec);
-    if (!gemm.is_ok()) return;  // no such kernel for this layer
+    if (!gemm.is_ok()) {
+      // kUnsupported: there is no such kernel for this layer, and it does not compete.
+      if (gemm.status().code() != StatusCode::kUnsupported) status_ = gemm.status();
+      return;
+    }
     const auto shared = std::make_shared<GroupedGemm>(gemm.value());
     const auto prepare = [this] {
       check_cuda(cudaMemsetAsync(schedule_.dispenser.get(), 0, sizeof(protocol::Dispenser)),
@@ -231,6 +237,7 @@ class GemmRace {
     contestants_.push_back(
         {variant.name,
          true,
+         {},
          [this, prepare, launch](int n) { return timer_.run(n, prepare, launch); },
          {}});
   }
@@ -240,18 +247,20 @@ class GemmRace {
                                     layer_.k, dtype_ == DType::kBF16 ? "bf16" : "fp16");
     for (const std::int32_t rows : schedule_.rows_of_expert) setup += fmt::format(" {}", rows);
     const bool ready = peer.ask(setup) == "ok";
-    contestants_.push_back({"torch _grouped_mm",
-                            false,
-                            [&peer, ready](int n) {
-                              return ready ? peer.ask_numbers(fmt::format("run {}", n))
-                                           : std::vector<double>{};
-                            },
-                            {}});
+    contestants_.push_back(
+        {"torch _grouped_mm",
+         false,
+         options_.peer_script.empty() ? "no peer script" : "the peer script does not answer",
+         [&peer, ready](int n) {
+           return ready ? peer.ask_numbers(fmt::format("run {}", n)) : std::vector<double>{};
+         },
+         {}});
     const CublasPeer& cublas = CublasPeer::instance();
     const auto add = [&](const char* name, std::vector<std::int32_t> rows_of_weight) {
       contestants_.push_back(
           {name,
            false,
+           "libcublas was not found",
            [this, &cublas, rows_of_weight](int n) {
              if (!cublas.is_available()) return std::vector<double>{};
              return timer_.run(
@@ -277,7 +286,8 @@ class GemmRace {
     const std::string head =
         fmt::format(R"({{"layer": "{}", "rows": {}, "routing": "{}", "contestant": "{}", )",
                     layer_.name, rows_, distribution_, contestant.name);
-    if (contestant.us.empty()) return head + R"("result": "WAIVED"})";
+    if (contestant.us.empty())
+      return head + fmt::format(R"("result": "WAIVED", "why": "{}"}})", contestant.why_waived);
     std::int32_t experts_used = 0;
     for (const std::int32_t rows : schedule_.rows_of_expert) experts_used += rows > 0 ? 1 : 0;
     const double flops = 2.0 * rows_ * layer_.weight_rows * layer_.k;
@@ -289,10 +299,10 @@ class GemmRace {
     for (const Contestant& other : contestants_)
       if (other.name == "torch _grouped_mm") torch_us = percentile(other.us, 0.5);
     return head + fmt::format(R"("us": {:.1f}, "p10": {:.1f}, "p90": {:.1f}, "tflops": {:.0f}, )"
-                              R"("gbps": {:.0f}, "floor_share": {:.3f}, "x_torch": {:.3f}}})",
+                              R"("gbps": {:.0f}, "floor_share": {:.3f}, "x_torch": {}}})",
                               us, percentile(contestant.us, 0.1), percentile(contestant.us, 0.9),
                               flops / us / 1e6, bytes / us / 1e3, floor_us / us,
-                              torch_us > 0 ? us / torch_us : 0.0);
+                              torch_us > 0 ? fmt::format("{:.3f}", us / torch_us) : "null");
   }
 
   const GemmBenchOptions& options_;
@@ -307,11 +317,32 @@ class GemmRace {
   DeviceBuffer<std::uint16_t> x_;
   DeviceBuffer<std::uint16_t> out_;
   std::vector<Contestant> contestants_;
+  Status status_;  // of the first of our kernels that refused the shape
 };
+
+// DeviceBuffer ends the program when memory runs out, so what a race takes is counted before.
+Status check_memory(const GemmBenchOptions& options, std::int64_t tokens) {
+  const double hidden = options.hidden;
+  const double intermediate = options.intermediate;
+  const double rows = static_cast<double>(tokens) * options.topk;
+  const double one_side = 2.0 * (2.0 * options.num_experts * hidden * intermediate +
+                                 2.0 * rows * std::max(hidden, 2 * intermediate) + tokens * hidden);
+  // The torch peer holds operands of its own.
+  const double needed = kFlushBytes * 2.0 + one_side * (options.peer_script.empty() ? 1 : 2);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "free memory");
+  if (needed < 0.95 * static_cast<double>(free_bytes)) return Status::ok();
+  return Status(StatusCode::kOutOfMemory, Subsystem::kGemm,
+                {.what = "device memory",
+                 .observed = fmt::format("{:.1f} GB free", static_cast<double>(free_bytes) / 1e9),
+                 .expected = fmt::format("{:.1f} GB for this shape", needed / 1e9),
+                 .hint = "give fewer tokens or experts"});
+}
 
 }  // namespace
 
-Result<std::string> run_gemm_bench(const GemmBenchOptions& options, bool progress) {
+Result<std::string> run_gemm_bench(const GemmBenchOptions& options) {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || properties.major != 9) {
     return Status(StatusCode::kUnsupported, Subsystem::kGemm,
@@ -325,6 +356,8 @@ Result<std::string> run_gemm_bench(const GemmBenchOptions& options, bool progres
        options.hidden},
       {"down", EpilogueKind::kStore, options.hidden, options.hidden, options.intermediate},
   };
+  for (const std::int32_t tokens : options.tokens)
+    if (Status s = check_memory(options, tokens); !s.is_ok()) return s;
   Timer timer;
   PeerProcess peer(options.peer_script);
   std::vector<std::string> results;
@@ -338,7 +371,8 @@ Result<std::string> run_gemm_bench(const GemmBenchOptions& options, bool progres
       const DeviceSchedule schedule(options, routing.value());
       for (const Layer& layer : layers) {
         GemmRace race(options, layer, text, schedule, timer, peer);
-        for (std::string& line : race.run(progress)) results.push_back(std::move(line));
+        if (!race.status().is_ok()) return race.status();
+        for (std::string& line : race.run()) results.push_back(std::move(line));
       }
     }
   }

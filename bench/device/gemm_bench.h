@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,14 @@ struct GemmBenchOptions {
   bool all_variants = false;  // also with a dispenser
   bool dtype_fp16 = false;
   std::string peer_script;  // bench/peers/grouped_mm.py; empty: the peer is WAIVED
+  std::function<void(const std::string&)> progress;  // takes a line per result; may be empty
 };
 
 // Measures with a cold L2 and random data and returns one JSON document: per shape, routing and
 // contestant the median, the spread (10th and 90th percentile), useful TFLOP/s, GB/s, the share of
 // the floor max(flops / 790e12, bytes / 4.3e12), and the ratio to torch's _grouped_mm where it ran.
-// A contestant that this machine does not have is WAIVED. `progress` gets a line per result.
-Result<std::string> run_gemm_bench(const GemmBenchOptions& options, bool progress);
+// A contestant that this machine does not have is WAIVED, with the reason. Errors: kUnsupported
+// without a Hopper GPU, kInvalidArgument for a shape or routing that cannot be, kOutOfMemory.
+Result<std::string> run_gemm_bench(const GemmBenchOptions& options);
 
 }  // namespace slipstream::bench
