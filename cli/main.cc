@@ -48,6 +48,7 @@ constexpr CommandSpec kCommands[] = {
      cmd_run},
     {kVerify, "verify", "Run the correctness anchors in order: tables, dataflow, GPUs",
      "  slipstream verify\n"
+     "  slipstream verify --ranks 4\n"
      "  slipstream verify --backend host --json\n",
      cmd_verify},
     {kFaults, "faults",

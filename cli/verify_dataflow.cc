@@ -53,6 +53,16 @@ std::vector<DataflowCase> dataflow_cases() {
   };
 }
 
+// The same case on another number of ranks: slices keep their width, counts repeat or end early.
+void set_ranks(std::int32_t num_ranks, DataflowCase* flow) {
+  const std::vector<std::int32_t> counts = flow->tokens_per_rank;
+  flow->problem.intermediate = flow->problem.intermediate_per_rank() * num_ranks;
+  flow->problem.num_ranks = num_ranks;
+  flow->tokens_per_rank.clear();
+  for (std::int32_t r = 0; r < num_ranks; ++r)
+    flow->tokens_per_rank.push_back(counts[static_cast<std::size_t>(r) % counts.size()]);
+}
+
 Status run_case(const DataflowCase& flow, std::uint64_t seed, const Tuning& tuning, double* error) {
   const Result<RoutingDistribution> distribution = parse_routing_distribution(flow.distribution);
   if (!distribution.is_ok()) return distribution.status();
@@ -96,11 +106,12 @@ Status run_case(const DataflowCase& flow, std::uint64_t seed, const Tuning& tuni
 
 }  // namespace
 
-AnchorResult verify_dataflow(std::uint64_t seed) {
+AnchorResult verify_dataflow(const VerifyOptions& options) {
   AnchorResult result;
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(options.seed);
   double worst = 0;
   for (DataflowCase& flow : dataflow_cases()) {
+    if (options.num_ranks > 0) set_ranks(options.num_ranks, &flow);
     flow.problem.max_tokens =
         *std::max_element(flow.tokens_per_rank.begin(), flow.tokens_per_rank.end());
     for (TilePolicy policy : {TilePolicy::kBalanced, TilePolicy::kFixed128}) {

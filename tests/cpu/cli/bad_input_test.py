@@ -65,6 +65,8 @@ class OptionTest(CliTest):
         self.bad("run", "--preset", "quite-other", has=["'quite-other'", "olmoe-1b-7b"])
         self.bad("run", "--dtype", "fp8", has=["--dtype", "'fp8'", "bf16, fp16 or fp32"])
         self.bad("run", "--backend", "gpu", has=["--backend", "'gpu'", "auto, host or cuda"])
+        self.bad("verify", "--ranks", "0", has=["--ranks", "'0'", "1..8"])
+        self.bad("verify", "--ranks", "9", has=["--ranks", "'9'", "1..8"])
         self.bad("verify", "--backend", "tpu", has=["--backend", "'tpu'"])
         self.bad("plan", "--tile-policy", "fixed", has=["--tile-policy", "'fixed'", "fixed128"])
         self.bad("plan", "--row-order", "up", has=["--row-order", "'up'", "local-first"])

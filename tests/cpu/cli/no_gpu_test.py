@@ -37,6 +37,31 @@ class BenchTest(CliTest):
         done = run("bench", "gemm", "--config", path)
         self.assertEqual(parse_json(done.stdout)["problem"]["intermediate_per_rank"], 1536)
 
+class VerifyTest(CliTest):
+    def test_one_number_of_ranks(self):
+        report = self.good("verify", "--ranks", "4")
+        self.assertEqual(report["ranks"], 4)
+        self.assertTrue(report["passed"])
+        self.assertEqual([anchor["result"] for anchor in report["anchors"]],
+                         ["PASS", "PASS", "SKIPPED"])
+        host, gpu = report["anchors"][0]["parts"]
+        self.assertEqual((host["name"], host["result"]), ("host builder", "PASS"))
+        self.assertEqual((gpu["name"], gpu["result"]), ("GPU builder", "SKIPPED"))
+        self.assertEqual(gpu["cases"], 0)
+        self.assertIn("no GPU", gpu["detail"])
+
+    def test_a_builder_left_out_says_why(self):
+        gpu = self.good("verify", "--backend", "host")["anchors"][0]["parts"][1]
+        self.assertEqual((gpu["result"], gpu["detail"]), ("SKIPPED", "--backend is host"))
+
+
+class InfoTest(CliTest):
+    def test_probe_has_nothing_to_measure(self):
+        info = self.good("info", "--probe")
+        self.assertEqual(info["gpus"], [])
+        self.assertIn("no GPU", info["gpus_note"])
+        self.assertNotIn("gpu_links", info)
+
 
 if __name__ == "__main__":
     unittest.main()
