@@ -100,6 +100,25 @@ class Rig {
     return seen;
   }
 
+  // Each rank by itself, without meeting the others: a call, resets until one works, a call.
+  std::vector<Observation> call_and_recover(std::vector<Part> parts, std::uint64_t seed) {
+    constexpr int kMaxResets = 20;
+    parts.resize(ranks_.size());
+    std::vector<Observation> seen(ranks_.size());
+    for_all_ranks([&](std::size_t r) {
+      const Status broken = call_rank(r, parts[r], seed).status;
+      seen[r].status = broken;
+      if (!broken.is_group_error()) return;
+      for (int reset = 0; reset < kMaxResets; ++reset) {
+        seen[r].status = ranks_[r].first->reset();
+        if (!seen[r].status.is_ok()) continue;
+        seen[r] = call_rank(r, {}, seed);
+        return;
+      }
+    });
+    return seen;
+  }
+
  private:
   struct Rank {
     Status status;
@@ -296,6 +315,15 @@ std::string play_incomplete_reset(Stage& stage) {
   return seen[0].status.message();
 }
 
+// The others reset while rank 1 is still inside the call that it is too late for.
+std::string play_reset_while_stalled(Stage& stage) {
+  const auto want = stage.good_call(1);
+  const auto seen = stage.rig.call_and_recover(
+      only_faulty({.stall = {host::kDownReducePush, stage.options.timeout * 3}}), 1);
+  stage.judge.expect_good(seen, want, "call after each rank's own resets");
+  return "every rank got through by itself";
+}
+
 // Signals of before the reset carry higher epochs: whoever took one for a signal of after it would
 // read the tokens of an old call. The late rank gives it the time to.
 std::string play_wrong_generation(Stage& stage) {
@@ -337,6 +365,8 @@ const Scenario kScenarios[] = {
      }},
     {"incomplete_reset", "reset without rank 1 names it; a second one with it repairs",
      play_incomplete_reset},
+    {"reset_while_stalled", "ranks that reset until it works are in step again",
+     play_reset_while_stalled},
     {"wrong_generation", "signals of before a reset do not count after it", play_wrong_generation},
 };
 

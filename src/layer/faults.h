@@ -14,7 +14,7 @@ namespace slipstream {
 struct FaultOptions {
   int num_ranks = 3;                       // 2..kMaxRanks; the faulty one is rank 1
   int threads_per_rank = 2;                // >= 1
-  std::chrono::milliseconds timeout{200};  // the group's limit; at least 50 ms
+  std::chrono::milliseconds timeout{300};  // the group's limit; at least 50 ms
 };
 
 struct FaultOutcome {

@@ -17,6 +17,9 @@ Result<RankGroup> RankGroup::in_process(int num_ranks) {
 
 int RankGroup::num_ranks() const { return impl_->num_ranks; }
 
+// Twice as many nanoseconds fit 64 bits by far, and nobody waits longer for a peer.
+constexpr std::chrono::hours kMaxTimeout{24};
+
 Status check_group(const Problem& problem, const RankGroup& group, int rank,
                    std::chrono::milliseconds timeout) {
   if (problem.num_ranks != group.num_ranks()) {
@@ -33,11 +36,13 @@ Status check_group(const Problem& problem, const RankGroup& group, int rank,
                              .expected = fmt::format("0..{}", group.num_ranks() - 1),
                              .hint = {}});
   }
-  if (timeout.count() <= 0) {
-    return invalid_argument(Subsystem::kLayer, {.what = "timeout",
-                                                .observed = fmt::format("{} ms", timeout.count()),
-                                                .expected = "at least 1 ms",
-                                                .hint = {}});
+  if (timeout < std::chrono::milliseconds(1) || timeout > kMaxTimeout) {
+    return invalid_argument(
+        Subsystem::kLayer,
+        {.what = "timeout",
+         .observed = fmt::format("{} ms", timeout.count()),
+         .expected = fmt::format("1..{} ms", std::chrono::milliseconds(kMaxTimeout).count()),
+         .hint = {}});
   }
   return Status::ok();
 }

@@ -193,12 +193,12 @@ LITMUS(call_without_tokens_waits_for_its_peers) {
 }
 
 LITMUS(owner_without_rows_gets_its_watermark) {
-  Rig rig(2, 12, milliseconds(500));
+  Rig rig(2, 12, milliseconds(1500));
   run_calls(rig, 6, [](int rank, int) { return rank == 0 ? 0 : 5; });
 }
 
 LITMUS(tokens_without_a_row_do_not_count_as_jobs) {
-  Rig rig(2, 12, milliseconds(500));
+  Rig rig(2, 12, milliseconds(1500));
   run_threads(2, [&](int rank) {
     RankInput data = rig.input(rank, 5, 1);
     data.topk_ids[2] = data.topk_ids[3] = -1;  // token 1

@@ -21,11 +21,13 @@ void expect_all_pass(const FaultOptions& options, std::size_t num_scenarios) {
   }
 }
 
-TEST(Faults, ThreeRanksOfTwoThreads) { expect_all_pass({}, 9); }
+TEST(Faults, ThreeRanksOfTwoThreads) {
+  expect_all_pass({.timeout = std::chrono::milliseconds(400)}, 10);
+}
 
 TEST(Faults, TwoRanksOfOneThread) {
   expect_all_pass(
-      {.num_ranks = 2, .threads_per_rank = 1, .timeout = std::chrono::milliseconds(150)}, 9);
+      {.num_ranks = 2, .threads_per_rank = 1, .timeout = std::chrono::milliseconds(400)}, 10);
 }
 
 TEST(Faults, OptionsHaveRanges) {
