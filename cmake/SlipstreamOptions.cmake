@@ -10,6 +10,9 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 
+# -g1 keeps functions and lines, not locals, and takes a third off the compile time; Debug has all.
+string(REPLACE "-g " "-g1 " CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO} ")
+
 find_program(SLIPSTREAM_CCACHE ccache)
 if(SLIPSTREAM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths below the source folder are hashed as relative ones: another clone finds the same objects.
@@ -22,7 +25,10 @@ add_library(slipstream_options INTERFACE)
 target_compile_options(slipstream_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers>)
 if(SLIPSTREAM_SANITIZE STREQUAL "address")
-  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  # A null pointer traps by itself, and misaligned access matters where files are read: the fuzz preset
+  # checks it there. Together the two double the compile time (main.cc of the CLI: 35 s, not 25).
+  set(sanitize -fsanitize=address,undefined -fno-sanitize=null,alignment
+      -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 elseif(SLIPSTREAM_SANITIZE STREQUAL "thread")
   set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
 elseif(SLIPSTREAM_SANITIZE)

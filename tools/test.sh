@@ -3,8 +3,8 @@
 # same. Every stage runs even if an earlier one failed; the summary comes last and ends with
 # 'N passed, N failed, N skipped'. Logs: build/test/STAGE.log.
 #
-# What is built: the default preset whole (with CUDA where nvcc is), all tests once more with
-# AddressSanitizer and UBSan, and only the tests of the threaded parts with ThreadSanitizer.
+# What is built: the default preset whole (with CUDA where nvcc is), all but the benchmarks once more
+# with AddressSanitizer and UBSan, and only the tests of the threaded parts with ThreadSanitizer.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -75,10 +75,6 @@ build() { # PRESET [targets...]
   cmake --preset "$name" && cmake --build "build/$name" -j "$jobs" --target "${@:-all}"
 }
 
-has_target() { # PRESET TARGET
-  cmake --build "build/$1" --target help 2>/dev/null | grep -q "^$2: phony"
-}
-
 echo "slipstream: make test, preset $preset, $jobs jobs; logs in $logs"
 begin_all=$SECONDS
 
@@ -92,10 +88,22 @@ if stage build-tsan build tsan threaded_tests; then
   ctest_stage tests-tsan tsan -L '^threaded$'
 fi
 
-stage build-fuzz build fuzz fuzzers && ctest_stage fuzz fuzz -L '^fuzz$'
-
+# The model and the fuzzer keep one core each.
+stage build-fuzz build fuzz fuzzers
+fuzz_built=$?
 if [ -f tests/model/check.py ]; then
-  stage model python3 tests/model/check.py quick
+  python3 tests/model/check.py quick >"$logs/model-output.log" 2>&1 </dev/null &
+  model_pid=$!
+fi
+[ $fuzz_built -ne 0 ] || ctest_stage fuzz fuzz -L '^fuzz$'
+finish_model() {
+  wait "$model_pid"
+  local code=$?
+  cat "$logs/model-output.log"
+  return $code
+}
+if [ -n "${model_pid:-}" ]; then
+  stage model finish_model
 else
   left_out model "no tests/model here"
 fi
