@@ -36,7 +36,7 @@ bench: configure  ## the benchmarks; results also in build/PRESET/bench/*.json
 	@tools/bench.sh $(BUILD)
 
 model-check:  ## the protocol's model with spin, all of it
-	@if [ -f tests/model/check.py ]; then python3 tests/model/check.py full; \
+	@if [ -f tests/model/check.py ]; then python3 tests/model/check.py; \
 	else echo "model-check: tests/model is not there, left out"; fi
 
 lint:  ## style, include graph, clang-tidy on the core files

@@ -92,7 +92,7 @@ fi
 stage build-fuzz build fuzz fuzzers
 fuzz_built=$?
 if [ -f tests/model/check.py ]; then
-  python3 tests/model/check.py quick >"$logs/model-output.log" 2>&1 </dev/null &
+  python3 tests/model/check.py --quick --jobs 1 >"$logs/model-output.log" 2>&1 </dev/null &
   model_pid=$!
 fi
 [ $fuzz_built -ne 0 ] || ctest_stage fuzz fuzz -L '^fuzz$'
