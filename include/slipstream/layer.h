@@ -56,7 +56,8 @@ struct LayerInput {
 };
 
 // The layer's own symmetric buffers. Tokens and routing written here are published without a copy:
-// pass views of these pointers to run(). Capacity: Problem::max_tokens rows.
+// pass views of these pointers to run(). Capacity: Problem::max_tokens rows. Write only while no
+// call runs; after a group error not before reset() has returned: a late peer may still read.
 struct InputBuffers {
   TensorView tokens;                 // [max_tokens, H]
   std::int32_t* topk_ids = nullptr;  // [max_tokens, K]
