@@ -188,5 +188,24 @@ TEST(Threads, ManyCallsWithRandomDelays) {
   for (const Status& status : statuses) EXPECT_TRUE(status.is_ok()) << status.message();
 }
 
+// The epoch passes 2^32 in the middle of the calls.
+TEST(Threads, EpochsWrap) {
+  const Problem problem = small_problem(3);
+  const auto weights = random_weights(problem, 1);
+  const Tuning tuning = chunked(problem, 3, 2);
+  LayerGroup group(problem, weights, options_of(HostDrive::kThreads, 2, tuning));
+  for (const Workspace& workspace : group.workspaces) {
+    protocol::CallClock& clock = workspace.impl()->host->state.clock;
+    clock.relaxed_start({clock.now().generation, 0xfffffffaU});
+  }
+  for (std::uint32_t call = 0; call < 12; ++call) {
+    const auto inputs = random_inputs(problem, {static_cast<std::int32_t>(call), 7, 0}, 60 + call);
+    const CallResult result = run_call(group.layers, inputs);
+    ASSERT_TRUE(result.status.is_ok()) << result.status.message();
+    EXPECT_LE(error_of(problem, result, inputs, weights), 1e-6) << "call " << call;
+  }
+  EXPECT_EQ(group.workspaces[0].impl()->host->state.clock.now().epoch, 6U);
+}
+
 }  // namespace
 }  // namespace slipstream::testing
